@@ -1,0 +1,2 @@
+//! The `pintle` binary.
+fn main() {}
