@@ -1,0 +1,121 @@
+//! Puts a [`Schema`] together: reserve ids first, because types refer to each other, then fill them.
+
+use super::{Field, Gvk, MapKind, Schema, Source, StructId, StructType, Wire, order};
+
+/// Collects struct types, then gives a [`Schema`].
+#[derive(Debug, Default)]
+pub struct Builder {
+    schema: Schema,
+    embeds: Vec<Vec<Embed>>,
+}
+
+/// An embedded struct: its fields belong before the field at `position`.
+#[derive(Clone, Copy, Debug)]
+struct Embed {
+    position: usize,
+    number: u32,
+    id: StructId,
+}
+
+impl Builder {
+    /// A place for a struct of that OpenAPI name.
+    pub fn reserve(&mut self, name: &str, go: String) -> StructId {
+        let id = StructId(self.schema.structs.len() as u32);
+        self.schema.structs.push(StructType {
+            id,
+            name: name.to_owned(),
+            go,
+            kind: None,
+            fields: Vec::new(),
+            wire: Vec::new(),
+            map: MapKind::Granular,
+            preserve_unknown: false,
+            by_json: Vec::new(),
+            by_number: Vec::new(),
+        });
+        self.embeds.push(Vec::new());
+        self.schema.names.insert(name.to_owned(), id);
+        id
+    }
+
+    /// The struct that was reserved under that OpenAPI name.
+    pub fn find(&self, name: &str) -> Option<StructId> {
+        self.schema.names.get(name).copied()
+    }
+
+    /// Makes the struct a kind.
+    pub fn kind(&mut self, id: StructId, kind: Gvk) {
+        self.schema.structs[id.0 as usize].kind = Some(kind.clone());
+        self.schema.kinds.push((kind, id));
+    }
+
+    /// Whether the struct is owned as one value.
+    pub fn map_kind(&mut self, id: StructId, map: MapKind) {
+        self.schema.structs[id.0 as usize].map = map;
+    }
+
+    /// Keeps unknown fields of the struct.
+    pub fn preserve_unknown(&mut self, id: StructId) {
+        self.schema.structs[id.0 as usize].preserve_unknown = true;
+    }
+
+    /// Appends a field.
+    pub fn field(&mut self, id: StructId, field: Field) {
+        self.schema.structs[id.0 as usize].fields.push(field);
+    }
+
+    /// Embeds a struct here: its fields become fields of this one in JSON; in protobuf it is the field of that number.
+    pub fn embed(&mut self, id: StructId, number: u32, embedded: StructId) {
+        let position = self.schema.structs[id.0 as usize].fields.len();
+        self.embeds[id.0 as usize].push(Embed { position, number, id: embedded });
+    }
+
+    /// The schema.
+    pub fn finish(mut self) -> Schema {
+        for index in 0..self.schema.structs.len() {
+            self.flatten(index);
+        }
+        for ty in &mut self.schema.structs {
+            index(ty);
+        }
+        self.schema.kinds.sort();
+        self.schema
+    }
+
+    /// Merges embedded structs' fields in; an embedded struct may embed others.
+    fn flatten(&mut self, index: usize) {
+        let embeds = std::mem::take(&mut self.embeds[index]);
+        for embed in embeds.iter().rev() {
+            self.flatten(embed.id.0 as usize);
+            let inner = self.schema.structs[embed.id.0 as usize].fields.clone();
+            let ty = &mut self.schema.structs[index];
+            for mut field in inner.into_iter().rev() {
+                if !ty.fields.iter().any(|own| own.json == field.json) {
+                    field.number = 0;
+                    ty.fields.insert(embed.position, field);
+                }
+            }
+            if embed.number != 0 {
+                ty.wire.push(Wire { number: embed.number, source: Source::Embedded(embed.id) });
+            }
+        }
+    }
+}
+
+/// Fills the look-up tables of a struct whose fields are complete.
+fn index(ty: &mut StructType) {
+    for (at, field) in ty.fields.iter().enumerate() {
+        if field.number != 0 {
+            ty.wire.push(Wire { number: field.number, source: Source::Field(at) });
+        }
+    }
+    ty.wire.sort_by_key(|wire| wire.number);
+    let fields = &ty.fields;
+    ty.by_json = (0..fields.len() as u16).collect();
+    ty.by_json.sort_by(|&left, &right| order(&fields[usize::from(left)].json, &fields[usize::from(right)].json));
+    let last = ty.wire.last().map_or(0, |wire| wire.number as usize);
+    ty.by_number = vec![0; last + 1];
+    for (at, wire) in ty.wire.iter().enumerate() {
+        ty.by_number[wire.number as usize] = at as u16 + 1;
+    }
+}
