@@ -1,0 +1,15 @@
+//! CRI v1 client: the wire between the node agent and containerd or CRI-O, over the runtime's unix socket.
+//!
+//! - [`messages`]: the protocol's messages and enumerations, as a table;
+//! - [`Client`]: every call of RuntimeService and ImageService that the kubelet makes, one method a call, each with a
+//!   time limit. The connection is made on first use and again after the runtime was restarted;
+//! - [`Error`]: what went wrong, with the gRPC code.
+//!
+//! Invariants: no policy here (who calls, decides); no retry of a call; clones share one connection.
+
+mod client;
+mod error;
+pub mod messages;
+
+pub use client::{Client, EventStream};
+pub use error::{Code, Error, Result};
