@@ -7,6 +7,7 @@
 //!
 //! Invariants: no policy here (who calls, decides); no retry of a call; clones share one connection.
 
+pub mod archive;
 mod client;
 mod error;
 pub mod messages;
