@@ -1,3 +1,11 @@
 //! What every kind shares, pure: values, codecs, patches, selectors, quantities, Status, Table, the schema engine.
 
+pub mod field_path;
+pub mod names;
+pub mod quantity;
 pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod time;
+
+pub use schema::Value;
