@@ -1,2 +1,88 @@
-//! The `pintle` binary.
-fn main() {}
+//! The `pintle` binary: command line, processes, certificates and the wiring of the components. No component's logic.
+
+mod agent;
+mod cli;
+mod components;
+mod containerd;
+mod image;
+mod net;
+mod node;
+mod paths;
+mod pki;
+mod process;
+mod server;
+mod teardown;
+mod up;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = start_log(&cli) {
+        eprintln!("pintle: {error:#}");
+        return std::process::ExitCode::FAILURE;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("pintle: starting the runtime: {error}");
+            return std::process::ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(cli.command)) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pintle: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(cli: &Cli) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&cli.log)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if cli.log_json { log.json().init() } else { log.with_ansi(false).init() }
+    Ok(())
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    // One provider for all TLS in the process; only a second call could fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match command {
+        Command::Up(args) => up::up(args).await,
+        Command::Down(args) => up::down(args).await,
+        Command::Forward(args) => up::forward(args).await,
+        Command::Server(args) => server::run(args, on_signal()?).await,
+        Command::Agent(args) => agent::run(args, on_signal()?).await,
+        Command::Apiserver(args) => server::run_apiserver(args, on_signal()?).await,
+        Command::Scheduler(args) => components::scheduler(args, on_signal()?).await,
+        Command::ControllerManager(args) => components::controller_manager(args, on_signal()?).await,
+        Command::Proxy(args) => components::proxy(args, on_signal()?).await,
+        Command::Kubelet(args) => components::kubelet(args, on_signal()?).await,
+    }
+}
+
+/// A token that is cancelled by TERM or INT; a second signal ends the process at once.
+fn on_signal() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let token = CancellationToken::new();
+    let cancel = token.clone();
+    tokio::spawn(async move {
+        for round in 0.. {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            if round > 0 {
+                std::process::exit(130);
+            }
+            tracing::info!("shutting down");
+            cancel.cancel();
+        }
+    });
+    Ok(token)
+}

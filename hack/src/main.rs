@@ -1,0 +1,23 @@
+//! Project tools.
+
+mod image;
+mod schema;
+
+use clap::Parser;
+
+/// Project tools.
+#[derive(Debug, Parser)]
+#[command(name = "hack")]
+enum Command {
+    /// Make the API tables out of the published API descriptions.
+    Schema(schema::Args),
+    /// Make the demo's image archive.
+    Image(image::ImageArgs),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Command::parse() {
+        Command::Schema(args) => schema::run(&args),
+        Command::Image(args) => image::run(&args),
+    }
+}

@@ -1,0 +1,317 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use ipnet::IpNet;
+
+/// Where a cluster lives unless told otherwise.
+pub const DEFAULT_DATA_DIR: &str = "/var/lib/pintle";
+
+/// Kubernetes in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "pintle", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Log filter, e.g. `info`, `debug`, `pintle_kubelet=debug,info`.
+    #[arg(long, global = true, env = "PINTLE_LOG", default_value = "info")]
+    pub log: String,
+    /// Log lines as JSON.
+    #[arg(long, global = true)]
+    pub log_json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a single-node cluster in the background and wait until it is usable.
+    Up(UpArgs),
+    /// Stop the cluster started by `up`; its data stays.
+    Down(DownArgs),
+    /// Run the control plane (and, unless told otherwise, a node) in the foreground.
+    Server(ServerArgs),
+    /// Run a worker node that joins a server.
+    Agent(AgentArgs),
+    /// Run the API server alone.
+    Apiserver(ApiserverArgs),
+    /// Run the scheduler alone, against any API server.
+    Scheduler(ComponentArgs),
+    /// Run the controller manager alone, against any API server.
+    ControllerManager(ControllerManagerArgs),
+    /// Run the service proxy alone, against any API server.
+    Proxy(ProxyArgs),
+    /// Run the kubelet alone, against any API server and CRI runtime.
+    Kubelet(KubeletArgs),
+    /// Relay a loopback port to the API server's socket of an isolated cluster.
+    #[command(hide = true)]
+    Forward(ForwardArgs),
+}
+
+/// Where the cluster lives.
+#[derive(Args, Clone, Debug)]
+pub struct DataArgs {
+    /// Directory with everything of this cluster.
+    #[arg(long, env = "PINTLE_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+}
+
+/// The address plan.
+#[derive(Args, Clone, Debug)]
+pub struct NetworkArgs {
+    /// Addresses of pods; each node gets a /24 of it.
+    #[arg(long, default_value = "10.42.0.0/16")]
+    pub cluster_cidr: IpNet,
+    /// Addresses of Services.
+    #[arg(long, default_value = "10.43.0.0/16")]
+    pub service_cidr: IpNet,
+    /// Address of the cluster DNS Service; the tenth of the Service addresses by default.
+    #[arg(long)]
+    pub cluster_dns: Option<IpAddr>,
+    /// DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+}
+
+/// `pintle up`.
+#[derive(Args, Clone, Debug)]
+pub struct UpArgs {
+    /// Where the cluster lives.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The address plan.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Port of the API server.
+    #[arg(long, default_value_t = 6443)]
+    pub port: u16,
+    /// Put the node into a network namespace of its own without uplink; the API is on the loopback address only.
+    #[arg(long)]
+    pub isolated: bool,
+    /// Seconds to wait for the node and DNS.
+    #[arg(long, default_value_t = 120)]
+    pub timeout: u64,
+    /// Image archives (OCI or docker, tar) to load into the node.
+    #[arg(long)]
+    pub image: Vec<PathBuf>,
+}
+
+/// `pintle down`.
+#[derive(Args, Clone, Debug)]
+pub struct DownArgs {
+    /// Where the cluster lives.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Remove the data too, and everything that the cluster left in the kernel.
+    #[arg(long)]
+    pub reset: bool,
+}
+
+/// `pintle server`.
+#[derive(Args, Clone, Debug)]
+pub struct ServerArgs {
+    /// Where the cluster lives.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The address plan.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Port of the API server.
+    #[arg(long, default_value_t = 6443)]
+    pub port: u16,
+    /// Address that the API server listens on.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// Further names or addresses for the API server's certificate.
+    #[arg(long)]
+    pub tls_san: Vec<String>,
+    /// Do not run a node in this process.
+    #[arg(long)]
+    pub disable_node: bool,
+    /// The node, unless disabled.
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// What a node needs to know.
+#[derive(Args, Clone, Debug)]
+pub struct NodeArgs {
+    /// Name of the node; the host name by default.
+    #[arg(long)]
+    pub node_name: Option<String>,
+    /// Address of the node; the one of the default route by default.
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// Port of the kubelet.
+    #[arg(long, default_value_t = 10250)]
+    pub kubelet_port: u16,
+    /// Labels of the node, `key=value`.
+    #[arg(long)]
+    pub node_label: Vec<String>,
+    /// Image archives (OCI or docker, tar) to load into the node.
+    #[arg(long)]
+    pub image: Vec<PathBuf>,
+    /// A CRI runtime's socket to use instead of a containerd of our own.
+    #[arg(long)]
+    pub container_runtime_endpoint: Option<PathBuf>,
+}
+
+/// `pintle agent`.
+#[derive(Args, Clone, Debug)]
+pub struct AgentArgs {
+    /// Where the node lives.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The address plan; must be the server's.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// URL of the server, `https://ADDRESS:PORT`.
+    #[arg(long)]
+    pub server: String,
+    /// File with the server's token (`DATA_DIR/token` there).
+    #[arg(long)]
+    pub token_file: PathBuf,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// `pintle apiserver`.
+#[derive(Args, Clone, Debug)]
+pub struct ApiserverArgs {
+    /// Where keys, certificates and the store live.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The address plan.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Storage engine.
+    #[arg(long, value_enum, default_value_t = Storage::Embedded)]
+    pub storage: Storage,
+    /// Port to listen on.
+    #[arg(long, default_value_t = 6443)]
+    pub port: u16,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub bind_address: IpAddr,
+    /// Further names or addresses for the certificate.
+    #[arg(long)]
+    pub tls_san: Vec<String>,
+}
+
+/// Storage engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Storage {
+    /// On disk below the data directory.
+    Embedded,
+    /// In memory; gone when the process ends.
+    Memory,
+}
+
+/// What every component that runs alone needs.
+#[derive(Args, Clone, Debug)]
+pub struct ComponentArgs {
+    /// How to reach the API server.
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// Take part in leader election.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+}
+
+/// `pintle controller-manager`.
+#[derive(Args, Clone, Debug)]
+pub struct ControllerManagerArgs {
+    /// What every component needs.
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// Controllers to run: `*`, names, and `-name` for those to leave out.
+    #[arg(long, value_delimiter = ',', default_value = "*")]
+    pub controllers: Vec<String>,
+    /// Certificate authority that pods are told to trust.
+    #[arg(long)]
+    pub root_ca_file: Option<PathBuf>,
+    /// Addresses of pods; each node gets a /24 of it. None: node addresses are not allocated.
+    #[arg(long)]
+    pub cluster_cidr: Option<IpNet>,
+    /// Authority certificate that signs kubelets' certificates.
+    #[arg(long, requires = "cluster_signing_key_file")]
+    pub cluster_signing_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long)]
+    pub cluster_signing_key_file: Option<PathBuf>,
+}
+
+/// `pintle proxy`.
+#[derive(Args, Clone, Debug)]
+pub struct ProxyArgs {
+    /// How to reach the API server.
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// Name of this node.
+    #[arg(long)]
+    pub hostname_override: Option<String>,
+    /// Address of this node.
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// Addresses of pods.
+    #[arg(long)]
+    pub cluster_cidr: Option<IpNet>,
+}
+
+/// `pintle kubelet`.
+#[derive(Args, Clone, Debug)]
+pub struct KubeletArgs {
+    /// How to reach the API server.
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// Directory for volumes and pods.
+    #[arg(long, default_value = "/var/lib/kubelet")]
+    pub root_dir: PathBuf,
+    /// Socket of the CRI runtime.
+    #[arg(long, default_value = "/run/containerd/containerd.sock")]
+    pub container_runtime_endpoint: PathBuf,
+    /// Certificate authority of clients.
+    #[arg(long)]
+    pub client_ca_file: PathBuf,
+    /// Serving certificate.
+    #[arg(long)]
+    pub tls_cert_file: PathBuf,
+    /// Its key.
+    #[arg(long)]
+    pub tls_private_key_file: PathBuf,
+    /// Address of the cluster DNS.
+    #[arg(long)]
+    pub cluster_dns: Vec<IpAddr>,
+    /// DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// Name of this node.
+    #[arg(long)]
+    pub hostname_override: Option<String>,
+    /// Address of this node.
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// Port to listen on.
+    #[arg(long, default_value_t = 10250)]
+    pub port: u16,
+    /// Directory of the pods' logs.
+    #[arg(long, default_value = "/var/log/pods")]
+    pub pod_logs_dir: PathBuf,
+    /// cgroup below which pods' cgroups are made.
+    #[arg(long, default_value = "/")]
+    pub cgroup_root: String,
+}
+
+/// `pintle forward`.
+#[derive(Args, Clone, Debug)]
+pub struct ForwardArgs {
+    /// Loopback port.
+    #[arg(long)]
+    pub port: u16,
+    /// Unix socket to relay to.
+    #[arg(long)]
+    pub to: PathBuf,
+}

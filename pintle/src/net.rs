@@ -1,0 +1,109 @@
+//! The node's place in the network: its address, its namespace when isolated, and the pod network.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+
+use anyhow::Context;
+use ipnet::IpNet;
+
+use crate::paths::Paths;
+use crate::process::run;
+
+/// Address of an isolated node: on a link that leads nowhere.
+pub const ISOLATED_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 240, 1);
+
+/// The link that carries an isolated node's address.
+const DUMMY: &str = "pintle0";
+
+/// The address from which this machine would reach others, or the loopback address if it has no route. Nothing is sent.
+pub fn default_ip() -> IpAddr {
+    // TEST-NET-1 (RFC 5737): connecting a datagram socket only looks up the route.
+    let probe = || -> std::io::Result<IpAddr> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(SocketAddr::from(([192, 0, 2, 1], 9)))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    probe().ok().filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Makes the network namespace of an isolated node, if it is not there: loopback, and a link with the node's address and
+/// the default route, without a peer. Service addresses need a route to be translated; packets for anywhere else end on
+/// that link.
+pub async fn ensure_namespace(paths: &Paths) -> anyhow::Result<()> {
+    let name = paths.id();
+    if namespace_exists(&name) {
+        return Ok(());
+    }
+    run("ip", &["netns", "add", &name]).await.context("iproute2 is needed (Debian: apt-get install iproute2)")?;
+    let ip = |arguments: &'static [&'static str]| {
+        let name = name.clone();
+        async move {
+            let mut all = vec!["-n", name.as_str()];
+            all.extend(arguments);
+            run("ip", &all).await
+        }
+    };
+    ip(&["link", "set", "lo", "up"]).await?;
+    ip(&["link", "add", DUMMY, "type", "dummy"]).await?;
+    let address = format!("{ISOLATED_NODE_IP}/24");
+    run("ip", &["-n", &name, "addr", "add", &address, "dev", DUMMY]).await?;
+    ip(&["link", "set", DUMMY, "up"]).await?;
+    ip(&["route", "add", "default", "dev", DUMMY]).await?;
+    Ok(())
+}
+
+/// True if a named network namespace exists.
+pub fn namespace_exists(name: &str) -> bool {
+    std::path::Path::new("/run/netns").join(name).exists()
+}
+
+/// Removes the network namespace, if it is there.
+pub async fn remove_namespace(paths: &Paths) -> anyhow::Result<()> {
+    if namespace_exists(&paths.id()) {
+        run("ip", &["netns", "del", &paths.id()]).await?;
+    }
+    Ok(())
+}
+
+/// Kernel settings that pods and Services need in this network namespace.
+pub fn enable_forwarding() -> anyhow::Result<()> {
+    let settings = [("net/ipv4/ip_forward", "1"), ("net/ipv4/conf/all/route_localnet", "1")];
+    for (key, value) in settings {
+        let path = format!("/proc/sys/{key}");
+        std::fs::write(&path, value).with_context(|| format!("setting {path}"))?;
+    }
+    Ok(())
+}
+
+/// Writes the pod network's CNI configuration for a node that got the given pod addresses: a routed link for each pod,
+/// addresses from the node's range, host ports.
+pub fn write_cni(paths: &Paths, pod_cidr: &IpNet) -> anyhow::Result<()> {
+    let config = serde_json::json!({
+        "cniVersion": "0.4.0", "name": "pintle",
+        "plugins": [
+            {"type": "ptp", "ipMasq": false, "ipam": {
+                "type": "host-local", "dataDir": paths.cni_ipam(), "ranges": [[{"subnet": pod_cidr}]],
+                "routes": [{"dst": "0.0.0.0/0"}]}},
+            {"type": "portmap", "capabilities": {"portMappings": true}, "snat": true}
+        ]
+    });
+    let file = paths.cni_conf().join("10-pintle.conflist");
+    let text = serde_json::to_vec_pretty(&config)?;
+    if std::fs::read(&file).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    let temporary = paths.root().join("cni/10-pintle.conflist.new");
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, &file).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Routes another node's pod addresses through that node. Both must share a link.
+pub async fn route_via(pod_cidr: &IpNet, node: IpAddr) -> anyhow::Result<()> {
+    run("ip", &["route", "replace", &pod_cidr.to_string(), "via", &node.to_string()]).await?;
+    Ok(())
+}
+
+/// Removes such a route.
+pub async fn unroute(pod_cidr: &IpNet) -> anyhow::Result<()> {
+    run("ip", &["route", "del", &pod_cidr.to_string()]).await?;
+    Ok(())
+}

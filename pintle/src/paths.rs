@@ -1,0 +1,125 @@
+//! Where everything of one cluster lives: one data directory, nothing outside it but kernel objects.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+/// The layout of a data directory.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    root: PathBuf,
+}
+
+impl Paths {
+    /// The layout below `root`, made absolute: containerd and CNI need that.
+    pub fn new(root: &Path) -> anyhow::Result<Self> {
+        let root = std::path::absolute(root).with_context(|| format!("data directory {}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// The data directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A name for kernel objects (namespace, cgroup, nftables table) that is this cluster's alone.
+    pub fn id(&self) -> String {
+        if self.root == Path::new(crate::cli::DEFAULT_DATA_DIR) {
+            return "pintle".to_owned();
+        }
+        let digest = Sha256::digest(self.root.as_os_str().as_encoded_bytes());
+        format!("pintle-{}", &digest.iter().map(|b| format!("{b:02x}")).collect::<String>()[..8])
+    }
+
+    /// Keys and certificates.
+    pub fn pki(&self) -> PathBuf {
+        self.root.join("pki")
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("kubeconfig")
+    }
+
+    /// Kubeconfigs of components that run on their own, such as `scheduler`.
+    pub fn component_kubeconfig(&self, component: &str) -> PathBuf {
+        self.pki().join(format!("{component}.kubeconfig"))
+    }
+
+    /// The token with which nodes join.
+    pub fn token(&self) -> PathBuf {
+        self.root.join("token")
+    }
+
+    /// The embedded store.
+    pub fn store(&self) -> PathBuf {
+        self.root.join("store")
+    }
+
+    /// Sockets, pid files and the status file; emptied of pid files when the cluster is stopped.
+    pub fn run(&self, name: &str) -> PathBuf {
+        self.root.join("run").join(name)
+    }
+
+    /// Log files of the processes.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.root.join("log").join(name)
+    }
+
+    /// containerd's own files.
+    pub fn containerd(&self, name: &str) -> PathBuf {
+        self.root.join("containerd").join(name)
+    }
+
+    /// containerd's socket.
+    pub fn cri_socket(&self) -> PathBuf {
+        self.run("containerd.sock")
+    }
+
+    /// The directory from which containerd reads the pod network's configuration.
+    pub fn cni_conf(&self) -> PathBuf {
+        self.root.join("cni/net.d")
+    }
+
+    /// Address leases of the pod network.
+    pub fn cni_ipam(&self) -> PathBuf {
+        self.root.join("cni/ipam")
+    }
+
+    /// The kubelet's directory: volumes, pods, its certificates.
+    pub fn kubelet(&self) -> PathBuf {
+        self.root.join("kubelet")
+    }
+
+    /// Log files of the pods' containers.
+    pub fn pod_logs(&self) -> PathBuf {
+        self.root.join("pod-logs")
+    }
+
+    /// Manifests of static pods.
+    pub fn static_pods(&self) -> PathBuf {
+        self.root.join("manifests")
+    }
+
+    /// Makes the directories.
+    pub fn create(&self) -> anyhow::Result<()> {
+        let dirs = [
+            self.pki(),
+            self.root.join("run"),
+            self.root.join("log"),
+            self.root.join("containerd"),
+            self.cni_conf(),
+            self.cni_ipam(),
+            self.kubelet(),
+            self.pod_logs(),
+            self.static_pods(),
+        ];
+        for dir in dirs {
+            std::fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(self.pki(), std::fs::Permissions::from_mode(0o700))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Stopping a node and removing what it left in the kernel.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use pintle_cri::messages::{
+    ListContainersRequest, ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest,
+};
+use pintle_cri::Client;
+
+use crate::net;
+use crate::paths::Paths;
+use crate::process::{self, Handle};
+
+/// How long containers get to end by themselves when the node is stopped.
+const POD_GRACE: Duration = Duration::from_secs(10);
+
+/// Stops the node's pods and its containerd. Images and logs stay.
+pub async fn node(paths: &Paths) -> anyhow::Result<()> {
+    let pid_file = paths.run("containerd.pid");
+    if let Some(containerd) = Handle::read(&pid_file) {
+        if let Err(error) = tokio::time::timeout(POD_GRACE * 3, stop_pods(paths)).await {
+            tracing::warn!(%error, "pods not stopped in time");
+        }
+        containerd.stop(Duration::from_secs(10)).await;
+    }
+    // What containerd did not stop: its shims (they reap their containers when they are told to end) and, after them,
+    // the processes in the node's cgroups.
+    let socket = paths.cri_socket();
+    for shim in process::find(&["-address", &socket.to_string_lossy()]) {
+        shim.stop(Duration::from_secs(2)).await;
+    }
+    for pid in cgroup_dirs(&paths.id()).iter().flat_map(|dir| cgroup_pids(dir)) {
+        if let Some(handle) = Handle::of(pid) {
+            handle.stop(Duration::ZERO).await;
+        }
+    }
+    for stale in ["containerd.pid", "containerd.sock", "containerd.sock.ttrpc", "api.sock", "status.json"] {
+        let _ = std::fs::remove_file(paths.run(stale));
+    }
+    unmount_below(paths.root(), &[paths.kubelet()])?;
+    pintle_proxy::cleanup(&proxy_tables(paths)).await;
+    Ok(())
+}
+
+/// Names of the service proxy's tables of this cluster.
+pub fn proxy_tables(paths: &Paths) -> String {
+    paths.id()
+}
+
+async fn stop_pods(paths: &Paths) -> anyhow::Result<()> {
+    let cri = Client::new(&format!("unix://{}", paths.cri_socket().display()))?;
+    let sandboxes = cri.list_pod_sandbox(ListPodSandboxRequest::default()).await?.items;
+    let containers = cri.list_containers(ListContainersRequest::default()).await?.containers;
+    let stops = sandboxes.iter().map(|sandbox| {
+        let own: Vec<&str> =
+            containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id).map(|c| c.id.as_str()).collect();
+        stop_pod(&cri, &sandbox.id, own)
+    });
+    for outcome in futures::future::join_all(stops).await {
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "pod not stopped cleanly");
+        }
+    }
+    Ok(())
+}
+
+async fn stop_pod(cri: &Client, sandbox: &str, containers: Vec<&str>) -> pintle_cri::Result<()> {
+    let grace = i64::try_from(POD_GRACE.as_secs()).unwrap_or(i64::MAX);
+    for stopped in futures::future::join_all(containers.iter().map(|id| cri.stop_container(id, grace))).await {
+        stopped?;
+    }
+    cri.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: sandbox.to_owned() }).await?;
+    cri.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: sandbox.to_owned() }).await?;
+    Ok(())
+}
+
+/// Removes the namespace, cgroups, mounts and files of a stopped cluster.
+pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
+    unmount_below(paths.root(), &[paths.root().to_owned()])?;
+    net::remove_namespace(paths).await?;
+    for dir in cgroup_dirs(&paths.id()) {
+        remove_cgroup(&dir);
+    }
+    let root = paths.root();
+    if std::fs::remove_dir_all(root).is_err() {
+        // An immutable file (a CNI or image leftover) is the usual cause; say what remains.
+        std::fs::remove_dir_all(root).with_context(|| format!("removing {}", root.display()))?;
+    }
+    Ok(())
+}
+
+/// Unmounts, deepest first, what is mounted below `root` at the given places.
+fn unmount_below(root: &Path, places: &[PathBuf]) -> anyhow::Result<()> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").context("reading the mount table")?;
+    let mut points: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(|point| PathBuf::from(point.replace("\\040", " ")))
+        .filter(|point| point.starts_with(root) && places.iter().any(|place| point.starts_with(place)))
+        .collect();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    for point in points {
+        if let Err(error) = nix::mount::umount2(&point, nix::mount::MntFlags::MNT_DETACH) {
+            tracing::warn!(%error, point = %point.display(), "not unmounted");
+        }
+    }
+    Ok(())
+}
+
+/// The cgroup directories of a name, in every hierarchy: cgroup v1 has one a controller, v2 has one in all.
+pub fn cgroup_dirs(name: &str) -> Vec<PathBuf> {
+    let base = Path::new("/sys/fs/cgroup");
+    let mut dirs = vec![base.join(name)];
+    if let Ok(entries) = std::fs::read_dir(base) {
+        dirs.extend(entries.flatten().filter(|e| e.path().is_dir()).map(|e| e.path().join(name)));
+    }
+    dirs.retain(|dir| dir.join("cgroup.procs").exists());
+    dirs
+}
+
+fn cgroup_pids(dir: &Path) -> Vec<i32> {
+    let mut pids: Vec<i32> = std::fs::read_to_string(dir.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        .collect();
+    for child in subdirs(dir) {
+        pids.extend(cgroup_pids(&child));
+    }
+    pids
+}
+
+fn remove_cgroup(dir: &Path) {
+    for child in subdirs(dir) {
+        remove_cgroup(&child);
+    }
+    if let Err(error) = std::fs::remove_dir(dir) {
+        tracing::debug!(%error, dir = %dir.display(), "cgroup not removed");
+    }
+}
+
+fn subdirs(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}

@@ -1,0 +1,194 @@
+//! `pintle up` and `pintle down`: a single-node cluster in the background.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{DownArgs, ForwardArgs, NetworkArgs, UpArgs};
+use crate::paths::Paths;
+use crate::process::{self, Handle};
+use crate::{net, teardown};
+
+/// How long a server may take to stop before it is killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What the server tells about its start; milliseconds since it began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The API answers `/readyz`.
+    pub api_ms: Option<u64>,
+    /// The node is Ready.
+    pub node_ms: Option<u64>,
+    /// The cluster DNS answers.
+    pub dns_ms: Option<u64>,
+    /// Why the server gave up.
+    pub error: Option<String>,
+}
+
+impl Status {
+    /// Reads the status file; a missing or half-written one is an empty status.
+    pub fn read(paths: &Paths) -> Self {
+        std::fs::read(paths.run("status.json")).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default()
+    }
+
+    /// Replaces the status file.
+    pub fn write(&self, paths: &Paths) -> anyhow::Result<()> {
+        let temporary = paths.run("status.json.new");
+        std::fs::write(&temporary, serde_json::to_vec(self)?)?;
+        Ok(std::fs::rename(temporary, paths.run("status.json"))?)
+    }
+}
+
+/// Starts the cluster, or says that it is up.
+pub async fn up(args: UpArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(nix::unistd::geteuid().is_root(), "pintle up needs root: pods need namespaces, mounts and cgroups");
+    let paths = Paths::new(&args.data.data_dir)?;
+    if Handle::read(&paths.run("server.pid")).is_some() {
+        println!("The cluster is up already.");
+        print_hints(&paths);
+        return Ok(());
+    }
+    paths.create()?;
+    Status::default().write(&paths)?;
+    let begin = Instant::now();
+    start(&paths, &args).await?;
+    wait(&paths, Duration::from_secs(args.timeout)).await?;
+    println!("The cluster is up after {:.1} s.", begin.elapsed().as_secs_f64());
+    print_hints(&paths);
+    Ok(())
+}
+
+async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
+    let binary = std::env::current_exe().context("finding this binary")?;
+    let mut server = if args.isolated {
+        net::ensure_namespace(paths).await?;
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", paths.id())).arg("--").arg(&binary);
+        command
+    } else {
+        Command::new(&binary)
+    };
+    server.arg("server").arg("--data-dir").arg(paths.root()).arg("--port").arg(args.port.to_string());
+    add_network(&mut server, &args.network);
+    if args.isolated {
+        server.arg("--node-ip").arg(net::ISOLATED_NODE_IP.to_string());
+    }
+    for image in &args.image {
+        server.arg("--image").arg(std::path::absolute(image)?);
+    }
+    process::spawn_detached(server, &paths.log("server.log"), &paths.run("server.pid"))?;
+    if args.isolated {
+        let mut forward = Command::new(&binary);
+        forward.arg("forward").arg("--port").arg(args.port.to_string()).arg("--to").arg(paths.run("api.sock"));
+        process::spawn_detached(forward, &paths.log("forward.log"), &paths.run("forward.pid"))?;
+    }
+    Ok(())
+}
+
+fn add_network(command: &mut Command, network: &NetworkArgs) {
+    command.arg("--cluster-cidr").arg(network.cluster_cidr.to_string());
+    command.arg("--service-cidr").arg(network.service_cidr.to_string());
+    command.arg("--cluster-domain").arg(&network.cluster_domain);
+    if let Some(dns) = network.cluster_dns {
+        command.arg("--cluster-dns").arg(dns.to_string());
+    }
+}
+
+/// Prints each step as the server reports it; an error if it gives up or time is over.
+async fn wait(paths: &Paths, limit: Duration) -> anyhow::Result<()> {
+    let end = Instant::now() + limit;
+    let log = paths.log("server.log");
+    let mut shown = 0;
+    loop {
+        let status = Status::read(paths);
+        let steps = [("API server ready", status.api_ms), ("node Ready", status.node_ms), ("DNS answers", status.dns_ms)];
+        while let Some((step, Some(ms))) = steps.get(shown) {
+            println!("  {:>6.2} s  {step}", Duration::from_millis(*ms).as_secs_f64());
+            std::io::stdout().flush()?;
+            shown += 1;
+        }
+        if shown == steps.len() {
+            return Ok(());
+        }
+        if let Some(error) = status.error {
+            anyhow::bail!("the server gave up: {error}\nits log: {}", log.display());
+        }
+        anyhow::ensure!(
+            Handle::read(&paths.run("server.pid")).is_some(),
+            "the server ended; the end of its log {}:\n{}",
+            log.display(),
+            tail(&log)
+        );
+        anyhow::ensure!(
+            Instant::now() < end,
+            "no {} within {} s; see {}",
+            steps[shown].0,
+            limit.as_secs(),
+            log.display()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+fn print_hints(paths: &Paths) {
+    let file = paths.kubeconfig();
+    println!("kubeconfig: {}", file.display());
+    println!("Try:");
+    println!("  export KUBECONFIG={}", file.display());
+    println!("  kubectl get nodes -o wide");
+    println!("  kubectl get pods,services -A");
+}
+
+/// Stops the cluster; with `--reset` removes it.
+pub async fn down(args: DownArgs) -> anyhow::Result<()> {
+    let paths = Paths::new(&args.data.data_dir)?;
+    if !paths.root().exists() {
+        println!("There is no cluster in {}.", paths.root().display());
+        return Ok(());
+    }
+    for pid_file in ["server.pid", "agent.pid", "forward.pid"] {
+        let file = paths.run(pid_file);
+        if let Some(handle) = Handle::read(&file) {
+            handle.stop(STOP_PATIENCE).await;
+        }
+        let _ = std::fs::remove_file(file);
+    }
+    teardown::node(&paths).await?;
+    if args.reset {
+        teardown::everything(&paths).await?;
+        println!("The cluster is removed.");
+    } else {
+        println!("The cluster is stopped; its data stays in {}.", paths.root().display());
+    }
+    Ok(())
+}
+
+/// Relays connections on a loopback port to the API server's socket, in whatever network namespace that listens.
+pub async fn forward(args: ForwardArgs) -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", args.port))
+        .await
+        .with_context(|| format!("listening on 127.0.0.1:{}", args.port))?;
+    loop {
+        let (mut from, _) = listener.accept().await?;
+        let to = args.to.clone();
+        tokio::spawn(async move {
+            match tokio::net::UnixStream::connect(&to).await {
+                Ok(mut api) => {
+                    let _ = from.set_nodelay(true);
+                    let _ = tokio::io::copy_bidirectional(&mut from, &mut api).await;
+                }
+                Err(error) => tracing::debug!(%error, "API server not reached"),
+            }
+        });
+    }
+}
