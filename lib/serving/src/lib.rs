@@ -1,0 +1,5 @@
+//! What each HTTPS port needs: TLS, HTTP/1.1 and 2, health, metrics, drain, delegated auth, stream upgrades.
+
+pub mod http;
+pub mod streams;
+pub mod tls;
