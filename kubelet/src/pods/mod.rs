@@ -1,0 +1,9 @@
+//! Pods on this node: what the runtime has (`model`), what is to be done (`plan`, pure), how it is done (`steps`,
+//! `kill`), what is said about it (`status`, pure) and the tasks that drive it (`worker`, `manager`).
+
+pub mod conditions;
+pub mod memory;
+pub mod model;
+pub mod plan;
+pub mod spec;
+pub mod status;
