@@ -11,7 +11,7 @@
 //! - nothing here knows what a value means.
 
 mod contract;
-//EMB
+pub mod embedded;
 mod error;
 mod history;
 pub mod memory;

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::contract::Revision;
 use crate::error::{Error, Result};
-use crate::state::{Entry, State};
+use crate::state::{Entry, FIRST_REVISION, State};
 
 const MAGIC: &[u8; 15] = b"PINTLE-STORE-1\n";
 /// No key or value is larger; keeps a damaged length from allocating memory.
@@ -28,6 +28,11 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn of(state: &State) -> Self {
         Self { revision: state.revision(), entries: state.entries().clone() }
+    }
+
+    /// A store that was never written.
+    pub(crate) fn empty() -> Self {
+        Self { revision: FIRST_REVISION, entries: BTreeMap::new() }
     }
 
     /// The revision that the copy shows.

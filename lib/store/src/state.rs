@@ -63,11 +63,22 @@ pub(crate) struct Write {
 /// What a write does, and under which condition.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    Create { value: Bytes, expires: Option<Instant> },
-    Update { value: Bytes, expires: Option<Instant>, expected: Revision },
-    Delete { expected: Revision },
+    Create {
+        value: Bytes,
+        expires: Option<Instant>,
+    },
+    Update {
+        value: Bytes,
+        expires: Option<Instant>,
+        expected: Revision,
+    },
+    Delete {
+        expected: Revision,
+    },
     /// Deletes the key if it is due and was not renewed since.
-    Expire { due: Instant },
+    Expire {
+        due: Instant,
+    },
 }
 
 impl Write {

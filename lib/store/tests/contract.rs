@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pintle_store::embedded::{Embedded, Options};
 use pintle_store::memory::Memory;
 use pintle_store::snapshot::Snapshot;
 use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent, Window};
@@ -15,6 +16,14 @@ macro_rules! contract {
         mod memory { $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() { super::$case(super::Memory::new(super::window())).await; }
+        )* }
+        mod embedded { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let dir = tempfile::tempdir().expect("temporary directory");
+                let options = super::Options { window: super::window(), ..super::Options::default() };
+                super::$case(super::Embedded::open(dir.path(), options).expect("open")).await;
+            }
         )* }
     };
 }
@@ -92,7 +101,9 @@ async fn refuses_wrong_revisions(store: impl Store) {
     ];
     for result in stale {
         match result {
-            Err(Error::Conflict { current: Some(kv) }) => assert_eq!((kv.mod_revision, &kv.value[..]), (created, &b"one"[..])),
+            Err(Error::Conflict { current: Some(kv) }) => {
+                assert_eq!((kv.mod_revision, &kv.value[..]), (created, &b"one"[..]))
+            }
             other => panic!("{other:?}"),
         }
     }
