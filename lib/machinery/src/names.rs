@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn accepts_and_refuses() {
         let long64 = "a".repeat(64);
-        let cases: &[(fn(&str) -> Vec<String>, &str, usize)] = &[
+        type Check = fn(&str) -> Vec<String>;
+        let cases: &[(Check, &str, usize)] = &[
             (dns1123_label, "a-1", 0),
             (dns1123_label, "1a", 0),
             (dns1123_label, "-a", 1),

@@ -1,12 +1,12 @@
 //! Resource quantities: `500m`, `1.5Gi`, `1e3`.
 //!
-//! A value is held in nano units, as fine as quantities get; larger values than an `i64` of whole units are cut
-//! there, finer fractions are rounded away from zero. Printing gives the canonical form of the format it came in.
+//! A value is held in nano units, as fine as quantities get; finer fractions are rounded away from zero, values
+//! beyond 10^27 whole units are cut there. Printing gives the canonical form of the format it came in.
 
 use std::{cmp::Ordering, fmt, ops, str::FromStr};
 
 const NANO: i128 = 1_000_000_000;
-const LIMIT: i128 = i64::MAX as i128 * NANO;
+const LIMIT: i128 = 1_000_000_000_000_000_000_000_000_000 * NANO;
 
 /// How a quantity is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 /// An amount of a resource.
-#[derive(Debug, Clone, Copy, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     nano: i128,
     format: Format,
@@ -169,10 +169,10 @@ fn magnitude(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
         2 => (9 - fraction.len() as i64, 1i128 << exponent),
         _ => (9 - fraction.len() as i64 + i64::from(exponent), 1),
     };
-    // Forty digits are beyond every limit, whatever the shift does with them up to here.
+    // Twenty-seven digits are as much as fits; what follows only counts for rounding.
     let (digits, decimal_shift, rest) = match digits.len() {
-        0..=19 => (digits, decimal_shift, false),
-        length => (&digits[..19], decimal_shift + (length as i64 - 19), digits[19..].bytes().any(|c| c != b'0')),
+        0..=27 => (digits, decimal_shift, false),
+        length => (&digits[..27], decimal_shift + (length as i64 - 27), digits[27..].bytes().any(|c| c != b'0')),
     };
     let Ok(value) = digits.parse::<i128>() else { return LIMIT };
     let value = value.saturating_mul(factor);
@@ -192,8 +192,8 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kilo = 1024 * NANO;
         match self.format {
-            Format::BinarySi if self.nano <= -kilo || self.nano >= kilo => {
-                let mut value = div_away(self.nano, NANO);
+            Format::BinarySi if self.is_integer() && self.nano.abs() >= kilo => {
+                let mut value = self.nano / NANO;
                 let mut suffix = "";
                 for next in BINARY {
                     if value % 1024 != 0 {
@@ -299,7 +299,7 @@ mod tests {
             ("1Ki", "1Ki"),
             ("0.5Ki", "512"),
             ("1.5Gi", "1536Mi"),
-            ("1.1Ki", "1127"),
+            ("1.1Ki", "1126400m"),
             ("1e3", "1e3"),
             ("1E3", "1e3"),
             ("100e-3", "100e-3"),
@@ -315,8 +315,10 @@ mod tests {
             ("129e6", "129e6"),
             ("123Mi", "123Mi"),
             ("9223372036854775807", "9223372036854775807"),
-            ("9223372036854775808", "9223372036854775807"),
-            ("1000E", "9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("99999999999999999999", "99999999999999999999"),
+            ("1.00001Ki", "1024010240u"),
+            ("1e4", "10e3"),
             ("110", "110"),
         ];
         for (text, canon) in cases {
