@@ -1,0 +1,65 @@
+//! A development API server on loopback: memory store, self-made certificate, static admin token.
+//!
+//! `cargo run -p pintle-apiserver --example dev -- 17480 /tmp/dev-kubeconfig` serves on https://127.0.0.1:17480, writes
+//! the kubeconfig and prints `ready`. Then `kubectl --kubeconfig /tmp/dev-kubeconfig get namespaces`. The token is
+//! `admintoken` (group system:masters). Ends with ctrl-C.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use pintle_apiserver::{ApiServer, Config, StaticToken};
+use pintle_serving::http::Listener;
+use pintle_serving::tls::Tls;
+use pintle_store::memory::Memory;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
+    let mut arguments = std::env::args().skip(1);
+    let port: u16 = arguments.next().context("usage: dev PORT KUBECONFIG")?.parse().context("PORT")?;
+    let kubeconfig = arguments.next().context("usage: dev PORT KUBECONFIG")?;
+    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into(), "localhost".into(), "kubernetes".into()])?;
+    let (certificate, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+    let config = Config {
+        store: Arc::new(Memory::new(Default::default())),
+        service_cidr: "10.96.0.0/16".parse()?,
+        node_ports: 30000..=32767,
+        advertise_address: [127, 0, 0, 1].into(),
+        advertise_port: port,
+        issuer: "https://kubernetes.default.svc.cluster.local".into(),
+        service_account_key: rcgen::KeyPair::generate()?.serialize_pem().into_bytes(),
+        service_account_verify_keys: Vec::new(),
+        client_ca: None,
+        cluster_ca: certificate.clone().into_bytes(),
+        static_tokens: vec![StaticToken {
+            token: "admintoken".into(),
+            user: "admin".into(),
+            uid: "admin".into(),
+            groups: vec!["system:masters".into()],
+        }],
+        kubelet_client: None,
+    };
+    let server = ApiServer::build(config)?;
+    let listener = Listener::tcp(([127, 0, 0, 1], port).into()).await?;
+    let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes(), None)?;
+    std::fs::write(&kubeconfig, kubeconfig_text(port)).with_context(|| format!("writing {kubeconfig}"))?;
+    server.ready().await;
+    println!("ready");
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        let _ = tokio::signal::ctrl_c().await;
+        stop.cancel();
+    });
+    server.serve(vec![listener], tls, shutdown).await;
+    Ok(())
+}
+
+fn kubeconfig_text(port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters: [{{name: dev, cluster: {{server: \"https://127.0.0.1:{port}\", \
+         insecure-skip-tls-verify: true}}}}]\nusers: [{{name: admin, user: {{token: admintoken}}}}]\ncontexts: [{{name: \
+         dev, context: {{cluster: dev, user: admin}}}}]\ncurrent-context: dev\n"
+    )
+}

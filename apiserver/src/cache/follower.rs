@@ -1,0 +1,172 @@
+//! The one task that follows the store and feeds all caches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::entry::Entry;
+use super::snapshot::Snapshot;
+use super::{Cache, Change};
+
+/// Prefix of all keys.
+pub const ROOT: &str = "/registry/";
+/// Changes that are published together at most.
+const BATCH: usize = 512;
+/// Pause before the store is asked again after a failure.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long a consistent read waits for the cache.
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// All caches by key prefix, and how far they are.
+pub struct Caches {
+    by_prefix: BTreeMap<String, Arc<Cache>>,
+    store: Arc<dyn Store>,
+    revision: watch::Sender<Revision>,
+}
+
+impl Caches {
+    /// Caches for these; [`Caches::run`] fills them.
+    pub fn new(store: Arc<dyn Store>, caches: impl IntoIterator<Item = Arc<Cache>>) -> Self {
+        let by_prefix = caches.into_iter().map(|cache| (cache.prefix.clone(), cache)).collect();
+        Self { by_prefix, store, revision: watch::channel(0).0 }
+    }
+
+    /// All changes up to here have been published.
+    pub fn revision(&self) -> Revision {
+        *self.revision.borrow()
+    }
+
+    /// Waits until the first listing is in the caches.
+    pub async fn ready(&self) {
+        let _ = self.revision.subscribe().wait_for(|revision| *revision > 0).await;
+    }
+
+    /// Waits until the caches show what the store held when this was called; the revision that they have then.
+    pub async fn consistent(&self) -> Result<Revision, Error> {
+        let current = self.store.current_revision().await?;
+        if self.revision() >= current {
+            return Ok(self.revision());
+        }
+        match self.wait_for(current).await {
+            Some(revision) => Ok(revision),
+            None => Err(Error::Storage("the watch cache did not reach the current revision in time".into())),
+        }
+    }
+
+    /// Waits (bounded) until the caches have reached a revision.
+    pub async fn wait_for(&self, revision: Revision) -> Option<Revision> {
+        let mut receiver = self.revision.subscribe();
+        let wait = receiver.wait_for(|reached| *reached >= revision);
+        match tokio::time::timeout(READ_TIMEOUT, wait).await {
+            Ok(Ok(reached)) => Some(*reached),
+            _ => None,
+        }
+    }
+
+    /// Follows the store until shutdown.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let followed = tokio::select! {
+                result = self.follow() => result,
+                () = shutdown.cancelled() => return,
+            };
+            match followed {
+                Err(Error::Closed) => return,
+                Err(error) => warn!(%error, "following the store failed, listing again"),
+                Ok(()) => debug!("the store ended the watch, listing again"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn follow(&self) -> Result<(), Error> {
+        let listing = self.store.list(ListOptions::prefix(ROOT)).await?;
+        self.load(listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.as_ref())), listing.revision);
+        let mut watch = self.store.watch(ROOT, listing.revision).await?;
+        while let Some(event) = watch.recv().await {
+            self.publish(event?, &mut watch)?;
+        }
+        Ok(())
+    }
+
+    fn load<'a>(&self, items: impl Iterator<Item = (&'a str, Revision, &'a [u8])>, revision: Revision) {
+        let mut by_cache: BTreeMap<&str, Vec<Arc<Entry>>> = BTreeMap::new();
+        for (key, mod_revision, value) in items {
+            let Some(cache) = self.cache_of(key) else { continue };
+            match Entry::new(key, mod_revision, value, cache.rules) {
+                Some(entry) => by_cache.entry(&cache.prefix).or_default().push(Arc::new(entry)),
+                None => warn!(key, "stored value is not an object, left out"),
+            }
+        }
+        for (prefix, cache) in &self.by_prefix {
+            let entries = by_cache.remove(prefix.as_str()).unwrap_or_default();
+            cache.reset(Snapshot::from_sorted(entries), revision);
+        }
+        self.revision.send_replace(revision);
+    }
+
+    /// Publishes an event and those that are already queued behind it.
+    fn publish(&self, first: WatchEvent, watch: &mut Watch) -> Result<(), Error> {
+        let mut changes: BTreeMap<&str, (&Arc<Cache>, Vec<Change>)> = BTreeMap::new();
+        let mut newest = 0;
+        let mut next = Some(Ok(first));
+        let mut failed = Ok(());
+        let mut taken = 0;
+        while let Some(event) = next.take() {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
+            };
+            newest = newest.max(event.revision());
+            if let Some((cache, change)) = self.change(event) {
+                changes.entry(&cache.prefix).or_insert_with(|| (cache, Vec::new())).1.push(change);
+            }
+            taken += 1;
+            if taken < BATCH {
+                next = watch.try_recv();
+            }
+        }
+        for (cache, changes) in changes.into_values() {
+            cache.apply(changes);
+        }
+        self.revision.send_if_modified(|revision| {
+            let raised = newest > *revision;
+            *revision = newest.max(*revision);
+            raised
+        });
+        failed
+    }
+
+    fn change(&self, event: WatchEvent) -> Option<(&Arc<Cache>, Change)> {
+        match event {
+            WatchEvent::Put { kv, .. } => {
+                let cache = self.cache_of(&kv.key)?;
+                match Entry::new(&kv.key, kv.mod_revision, &kv.value, cache.rules) {
+                    Some(entry) => Some((cache, Change::Put(Arc::new(entry)))),
+                    None => {
+                        warn!(key = kv.key, "stored value is not an object, left out");
+                        None
+                    }
+                }
+            }
+            WatchEvent::Delete { key, revision, .. } => {
+                let cache = self.cache_of(&key)?;
+                Some((cache, Change::Delete { key, revision }))
+            }
+            WatchEvent::Progress(_) => None,
+        }
+    }
+
+    fn cache_of(&self, key: &str) -> Option<&Arc<Cache>> {
+        let (prefix, cache) = self.by_prefix.range::<str, _>(..=key).next_back()?;
+        key.starts_with(prefix.as_str()).then_some(cache)
+    }
+}

@@ -1,0 +1,125 @@
+//! The create verb.
+
+use http::StatusCode;
+use pintle_machinery::status::{ApiError, Status};
+use pintle_store::Revision;
+use serde_json::{Value, json};
+
+use super::{Answer, Call, meta, present, storage_error};
+use crate::admission::{self, Operation};
+use crate::cache::entry::serialize;
+use crate::codec;
+use crate::conversion::convert;
+use crate::managed;
+
+/// How often a generated name that is taken is replaced.
+const GENERATE_TRIES: usize = 8;
+
+/// POST of an object to the collection.
+pub async fn create(call: &Call, body: &[u8]) -> Answer {
+    let dry_run = call.dry_run()?;
+    let object = codec::decode_body(call, body)?;
+    let (stored, revision) = create_object(call, object, dry_run).await?;
+    present::stored(call, StatusCode::CREATED, &stored, revision)
+}
+
+/// Creates an object (served form, schema defaults not yet applied); its stored bytes and revision.
+pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<(Vec<u8>, Revision), ApiError> {
+    let resource = &call.resource;
+    meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
+    let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
+    meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
+    codec::defaults(&call.state.schema, resource.served(), &resource.kind, &mut object);
+    let generated = meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
+    for attempt in 1.. {
+        let mut candidate = object.clone();
+        if generated {
+            let name = meta::generate_name(meta::text(&candidate, "generateName"));
+            meta::set(&mut candidate, "name", json!(name));
+        }
+        managed::on_create(call, &mut candidate)?;
+        match write_new(call, candidate, wants_revision, dry_run).await {
+            Err(ApiError::AlreadyExists { .. }) if generated && attempt < GENERATE_TRIES => {}
+            Err(ApiError::AlreadyExists { resource, name }) if generated => {
+                return Err(ApiError::GenerateNameConflict { resource, name });
+            }
+            other => return other,
+        }
+    }
+    Err(ApiError::Internal("no name could be generated".into()))
+}
+
+/// From the mutating admission to the store. The object is in its served form, defaulted, its managed fields are set.
+pub async fn write_new(
+    call: &Call,
+    mut object: Value,
+    wants_revision: bool,
+    dry_run: bool,
+) -> Result<(Vec<u8>, Revision), ApiError> {
+    let resource = &call.resource;
+    let rules = resource.rules;
+    let context = call.context();
+    convert(&mut object, resource.served(), resource.stored());
+    if let Some(defaults) = rules.defaults {
+        defaults(&mut object);
+    }
+    admission::mutate(call, Operation::Create, &mut object, None).await?;
+    if let Some(prepare) = rules.prepare_create {
+        prepare(&context, &mut object);
+    }
+    if resource.subresource("status").is_some() && rules.prepare_create.is_none() {
+        remove(&mut object, "status");
+    }
+    if rules.generation {
+        meta::set(&mut object, "generation", json!(1));
+    }
+    codec::normalize(&call.state.schema, &mut object);
+    let mut errors = meta::validate_new(&object, resource.namespaced, rules);
+    if let Some(validate) = rules.validate_create {
+        errors.extend(validate(&context, &object));
+    }
+    let name = meta::text(&object, "name").to_owned();
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource.group_kind(), &name, errors));
+    }
+    if let Some(warnings) = rules.warnings {
+        warnings(&context, &object, None).into_iter().for_each(|warning| call.warn(warning));
+    }
+    let reservation = admission::reserve(call, Operation::Create, &mut object, None, dry_run).await?;
+    admission::validate(call, Operation::Create, Some(&object), None).await?;
+    if wants_revision {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(ApiError::Other(Box::new(Status::failure(500, "", message))));
+    }
+    meta::set(&mut object, "resourceVersion", Value::Null);
+    let bytes = serialize(&object);
+    let key = resource.key(&call.info.namespace, &name);
+    if dry_run {
+        return match call.state.store.get(&key).await.map_err(storage_error)? {
+            Some(_) => Err(ApiError::already_exists(&call.group_resource(), &name)),
+            None => Ok((bytes, 0)),
+        };
+    }
+    let ttl = super::modify::time_to_live(call);
+    match call.state.store.create(&key, bytes.clone().into(), ttl).await {
+        Ok(revision) => {
+            reservation.keep();
+            Ok((bytes, revision))
+        }
+        Err(pintle_store::Error::Exists { .. }) => {
+            reservation.undo(call).await;
+            Err(ApiError::already_exists(&call.group_resource(), &name))
+        }
+        Err(error) => {
+            reservation.undo(call).await;
+            Err(storage_error(error))
+        }
+    }
+}
+
+/// Removes a top-level field.
+pub fn remove(object: &mut Value, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(field);
+    }
+}

@@ -1,0 +1,274 @@
+//! The query parameters of list and watch: selectors, resource version, paging.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::selector::{field, label};
+use pintle_machinery::status::{ApiError, GroupResource};
+use pintle_store::Revision;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::entry::Entry;
+use crate::http::query::Query;
+use crate::resource::Resource;
+
+/// Which objects are wanted.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// By label.
+    pub labels: label::Selector,
+    /// By field.
+    pub fields: field::Selector,
+}
+
+impl Selection {
+    /// All of them.
+    pub fn everything() -> Self {
+        Self { labels: label::Selector::everything(), fields: field::Selector::everything() }
+    }
+
+    /// Parses both selectors; the fields must be ones that the resource offers.
+    pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
+        let labels = match query.text("labelSelector") {
+            Some(text) => label::Selector::parse(text).map_err(|error| ApiError::BadRequest(error.to_string()))?,
+            None => label::Selector::everything(),
+        };
+        let fields = match query.text("fieldSelector") {
+            Some(text) => field::Selector::parse(text).map_err(|error| ApiError::BadRequest(error.to_string()))?,
+            None => field::Selector::everything(),
+        };
+        for term in fields.terms() {
+            let known = ["metadata.name", "metadata.namespace"];
+            if !known.contains(&term.field.as_str()) && !resource.rules.fields.contains(&term.field.as_str()) {
+                return Err(unknown_field(&term.field, resource));
+            }
+        }
+        Ok(Self { labels, fields })
+    }
+
+    /// There is nothing to check.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// The object is wanted.
+    pub fn matches(&self, entry: &Entry) -> bool {
+        (self.labels.is_everything() || self.labels.matches(&entry.labels))
+            && (self.fields.is_everything() || self.fields.matches(|name| entry.fields.get(name).cloned()))
+    }
+}
+
+fn unknown_field(name: &str, resource: &Resource) -> ApiError {
+    let message = if resource.rules.fields.is_empty() {
+        format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {name}")
+    };
+    ApiError::BadRequest(message)
+}
+
+/// Which state of the collection is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// The newest.
+    Latest,
+    /// Whatever is there.
+    Any,
+    /// This or a newer one.
+    NotOlderThan(Revision),
+    /// Exactly this one.
+    Exact(Revision),
+}
+
+/// A list request.
+#[derive(Debug, Clone)]
+pub struct ListOptions {
+    /// State.
+    pub at: At,
+    /// Most items.
+    pub limit: Option<usize>,
+    /// Where an earlier page stopped.
+    pub page: Option<Token>,
+    /// Filter.
+    pub selection: Selection,
+}
+
+/// A `continue` token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Form of the token.
+    v: String,
+    /// Revision of the listing; -1: whatever is there.
+    pub rv: Revision,
+    /// The last key served, below the listing's prefix, followed by a zero.
+    start: String,
+}
+
+impl Token {
+    /// A token to go on after `key`, which lies below `prefix`.
+    pub fn after(key: &str, prefix: &str, revision: Revision) -> Self {
+        let start = format!("/{}\0", key.strip_prefix(prefix).unwrap_or(key));
+        Self { v: "meta.k8s.io/v1".into(), rv: revision, start }
+    }
+
+    /// The text for clients.
+    pub fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    fn decode(text: &str) -> Result<Self, ApiError> {
+        let invalid = |why: &str| ApiError::BadRequest(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        match token.v.as_str() {
+            "meta.k8s.io/v1" if token.start.starts_with('/') && !token.start.contains("..") => Ok(token),
+            "meta.k8s.io/v1" => Err(invalid("the start key is not valid")),
+            _ => Err(invalid("server does not recognize this encoded version")),
+        }
+    }
+
+    /// The key to go on after.
+    pub fn after_key(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.start.trim_start_matches('/').trim_end_matches('\0'))
+    }
+}
+
+impl ListOptions {
+    /// Reads and checks the parameters of a list.
+    pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
+        check_match(query, false)?;
+        let limit = match query.text("limit") {
+            Some(text) => text.parse::<i64>().map_err(|_| go_parse_error("ParseInt", text))?,
+            None => 0,
+        };
+        let selection = Selection::parse(query, resource)?;
+        let revision = revision(query).map_err(|text| ApiError::BadRequest(format!("invalid resource version: {text}")))?;
+        let page = query.text("continue").map(Token::decode).transpose()?;
+        if page.is_some() && revision.is_some_and(|revision| revision > 0) {
+            return Err(ApiError::BadRequest("specifying resource version is not allowed when using continue".into()));
+        }
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+        let at = match (revision, query.text("resourceVersionMatch")) {
+            _ if page.as_ref().is_some_and(|page| page.rv < 0) => At::Latest,
+            _ if let Some(page) = &page => At::Exact(page.rv),
+            (None, _) => At::Latest,
+            (Some(0), _) => At::Any,
+            (Some(revision), Some("Exact")) => At::Exact(revision),
+            (Some(revision), None) if limit.is_some() => At::Exact(revision),
+            (Some(revision), _) => At::NotOlderThan(revision),
+        };
+        Ok(Self { at, limit, page, selection })
+    }
+}
+
+/// A watch request.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// Start after this; `None` and 0: with the present objects.
+    pub revision: Option<Revision>,
+    /// The present objects first, then a bookmark that says so.
+    pub initial_events: bool,
+    /// Bookmarks now and then.
+    pub bookmarks: bool,
+    /// Filter.
+    pub selection: Selection,
+}
+
+impl WatchOptions {
+    /// Reads and checks the parameters of a watch.
+    pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
+        check_match(query, true)?;
+        let revision = revision(query).map_err(|text| {
+            ApiError::Other(Box::new(pintle_machinery::status::Status::failure(500, "", text)))
+        })?;
+        Ok(Self {
+            revision,
+            initial_events: query.flag("sendInitialEvents"),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            selection: Selection::parse(query, resource)?,
+        })
+    }
+}
+
+/// `resourceVersionMatch` and `sendInitialEvents` are only allowed in some company.
+fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
+    let mut errors = ErrorList::new();
+    let path = Path::new("resourceVersionMatch");
+    let (matching, initial) = (query.text("resourceVersionMatch"), query.text("sendInitialEvents"));
+    if watch {
+        match (initial, matching) {
+            (Some(_), Some("NotOlderThan")) | (None, None) => {}
+            (Some(_), None) => {
+                errors.forbidden(&path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            }
+            (Some(_), Some(other)) => {
+                errors.forbidden(&path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+                errors.not_supported(&path, other, &["NotOlderThan"]);
+            }
+            (None, Some(_)) => {
+                errors.forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+        }
+        return finish(errors);
+    }
+    if initial.is_some() {
+        errors.forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+    }
+    if let Some(matching) = matching {
+        if query.text("resourceVersion").is_none() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if query.text("continue").is_some() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        match matching {
+            "Exact" if query.text("resourceVersion") == Some("0") => {
+                errors.forbidden(&path, "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
+            }
+            "Exact" | "NotOlderThan" => {}
+            other => errors.not_supported(&path, other, &["Exact", "NotOlderThan", ""]),
+        }
+    }
+    finish(errors)
+}
+
+fn finish(errors: ErrorList) -> Result<(), ApiError> {
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::invalid(&GroupResource::new("meta.k8s.io", "ListOptions"), "", errors)),
+    }
+}
+
+/// The resource version asked for; the error is upstream's wording.
+pub fn revision(query: &Query) -> Result<Option<Revision>, String> {
+    match query.text("resourceVersion") {
+        None => Ok(None),
+        Some(text) => parse_revision(text).map(Some).map_err(|why| {
+            format!("resourceVersion: Invalid value: \"{text}\": {why}")
+        }),
+    }
+}
+
+fn parse_revision(text: &str) -> Result<Revision, String> {
+    let number: u64 = text.parse().map_err(|_| format!("strconv.ParseUint: parsing \"{text}\": invalid syntax"))?;
+    Ok(Revision::try_from(number).unwrap_or(Revision::MAX))
+}
+
+fn go_parse_error(function: &str, text: &str) -> ApiError {
+    ApiError::BadRequest(format!("strconv.{function}: parsing \"{text}\": invalid syntax"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_upstreams() {
+        let text = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NDE0LCJzdGFydCI6Ii9rdWJlLW5vZGUtbGVhc2VcdTAwMDAifQ";
+        let token = Token::decode(text).unwrap();
+        assert_eq!(token, Token::after("/registry/namespaces/kube-node-lease", "/registry/namespaces/", 414));
+        assert_eq!(token.encode(), text);
+        assert_eq!(token.after_key("/registry/namespaces/"), "/registry/namespaces/kube-node-lease");
+        assert!(Token::decode("abc").is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! What update, patch and the writing subresources share: read, change, check, compare-and-swap, again on a conflict.
+
+use std::time::Duration;
+
+use pintle_machinery::status::ApiError;
+use pintle_store::{KeyValue, Revision};
+use serde_json::{Value, json};
+
+use super::{Call, meta, storage_error};
+use crate::admission::{self, Operation};
+use crate::cache::entry::serialize;
+use crate::codec;
+use crate::conversion::convert;
+use crate::managed;
+
+/// Events are kept for so long.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// A write is retried so often when others write meanwhile.
+const TRIES: usize = 100;
+
+/// How the new object comes out of the old one, both in the served form. It may be called more than once.
+pub type Make<'a> = &'a (dyn Fn(&Value) -> Result<Value, ApiError> + Send + Sync);
+
+/// How a change is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    /// Changed fields become the manager's own.
+    Update,
+    /// `Make` has set the managed fields already (server-side apply).
+    Apply,
+    /// The server's own change: nobody's.
+    Server,
+}
+
+/// The outcome of a write.
+pub struct Written {
+    /// Stored bytes, without resource version.
+    pub bytes: Vec<u8>,
+    /// Revision.
+    pub revision: Revision,
+    /// The object did not exist before.
+    pub created: bool,
+}
+
+/// An object of the store.
+pub struct Current {
+    /// In its stored form, with resource version.
+    pub value: Value,
+    /// Its stored bytes.
+    pub bytes: bytes::Bytes,
+    /// Revision of its latest write.
+    pub revision: Revision,
+}
+
+impl Current {
+    /// From what the store returned.
+    pub fn parse(kv: KeyValue) -> Result<Self, ApiError> {
+        let mut value: Value =
+            serde_json::from_slice(&kv.value).map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
+        meta::set(&mut value, "resourceVersion", json!(kv.mod_revision.to_string()));
+        Ok(Self { value, bytes: kv.value, revision: kv.mod_revision })
+    }
+}
+
+/// Reads the addressed object.
+pub async fn current(call: &Call) -> Result<Option<Current>, ApiError> {
+    call.state.store.get(&call.key()).await.map_err(storage_error)?.map(Current::parse).transpose()
+}
+
+/// Objects of some resources expire.
+pub fn time_to_live(call: &Call) -> Option<Duration> {
+    (call.resource.name == "events").then_some(EVENT_TTL)
+}
+
+/// Changes the addressed object, which must exist.
+pub async fn modify(call: &Call, make: Make<'_>, ownership: Ownership, dry_run: bool) -> Result<Written, ApiError> {
+    let first = current(call).await?.ok_or_else(|| call.not_found())?;
+    modify_from(call, first, make, ownership, dry_run).await
+}
+
+/// The same, from an object that was just read.
+pub async fn modify_from(
+    call: &Call,
+    first: Current,
+    make: Make<'_>,
+    ownership: Ownership,
+    dry_run: bool,
+) -> Result<Written, ApiError> {
+    let mut old = first;
+    for _ in 0..TRIES {
+        match attempt(call, &old, make, ownership, dry_run).await? {
+            Attempt::Done(written) => return Ok(written),
+            Attempt::Again(current) => match current {
+                Some(kv) => old = Current::parse(kv)?,
+                None => return Err(call.not_found()),
+            },
+        }
+    }
+    Err(ApiError::modified(&call.group_resource(), &call.info.name))
+}
+
+enum Attempt {
+    Done(Written),
+    /// Somebody else wrote; what is there now.
+    Again(Option<KeyValue>),
+}
+
+async fn attempt(
+    call: &Call,
+    old: &Current,
+    make: Make<'_>,
+    ownership: Ownership,
+    dry_run: bool,
+) -> Result<Attempt, ApiError> {
+    let resource = &call.resource;
+    let mut old_served = old.value.clone();
+    convert(&mut old_served, resource.stored(), resource.served());
+    let mut new = make(&old_served)?;
+    check_identity(call, &mut new, old)?;
+    let must_match = meta::text(&new, "resourceVersion");
+    if !must_match.is_empty() && must_match != old.revision.to_string() {
+        return Err(ApiError::modified(&call.group_resource(), &call.info.name));
+    }
+    codec::defaults(&call.state.schema, resource.served(), &resource.kind, &mut new);
+    if ownership == Ownership::Update {
+        managed::on_update(call, &old_served, &mut new)?;
+    }
+    convert(&mut new, resource.served(), resource.stored());
+    let reservation = prepare(call, old, &mut new, dry_run).await?;
+    let deletes = deletes_now(call, &new);
+    let unchanged = same(&new, &old.value);
+    meta::set(&mut new, "resourceVersion", Value::Null);
+    if unchanged && !deletes {
+        return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
+    }
+    let bytes = serialize(&new);
+    if dry_run {
+        return Ok(Attempt::Done(Written { bytes, revision: old.revision, created: false }));
+    }
+    let key = call.key();
+    let written = if deletes {
+        call.state.store.delete(&key, old.revision).await
+    } else {
+        call.state.store.update(&key, bytes.clone().into(), old.revision, time_to_live(call)).await
+    };
+    match written {
+        Ok(revision) => {
+            reservation.keep();
+            if deletes {
+                admission::released(call, &old.value).await;
+            }
+            Ok(Attempt::Done(Written { bytes, revision, created: false }))
+        }
+        Err(error) => {
+            reservation.undo(call).await;
+            match error {
+                pintle_store::Error::Conflict { current } => Ok(Attempt::Again(current)),
+                other => Err(storage_error(other)),
+            }
+        }
+    }
+}
+
+/// Admission, the kind's own preparation and validation. The new object is in its stored form.
+async fn prepare(
+    call: &Call,
+    old: &Current,
+    new: &mut Value,
+    dry_run: bool,
+) -> Result<admission::Reservation, ApiError> {
+    let resource = &call.resource;
+    let rules = resource.rules;
+    let context = call.context();
+    meta::carry_over(new, &old.value);
+    if let Some(defaults) = rules.defaults {
+        defaults(new);
+    }
+    admission::mutate(call, Operation::Update, new, Some(&old.value)).await?;
+    confine(call, new, &old.value);
+    if let Some(prepare) = rules.prepare_update {
+        prepare(&context, new, &old.value);
+    }
+    codec::normalize(&call.state.schema, new);
+    if rules.generation && content_changed(new, &old.value) {
+        let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
+        meta::set(new, "generation", json!(generation + 1));
+    }
+    let mut errors = meta::validate_update(new, &old.value);
+    if let Some(validate) = rules.validate_update {
+        errors.extend(validate(&context, new, &old.value));
+    }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
+    }
+    if let Some(warnings) = rules.warnings {
+        warnings(&context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
+    }
+    let reservation = admission::reserve(call, Operation::Update, new, Some(&old.value), dry_run).await?;
+    admission::validate(call, Operation::Update, Some(new), Some(&old.value)).await?;
+    Ok(reservation)
+}
+
+/// A body that is about another object than the path is refused.
+fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), ApiError> {
+    let name = meta::text(new, "name");
+    if name.is_empty() {
+        meta::set(new, "name", json!(call.info.name));
+    } else if name != call.info.name {
+        let message =
+            format!("the name of the object ({name}) does not match the name on the URL ({})", call.info.name);
+        return Err(ApiError::BadRequest(message));
+    }
+    meta::check_namespace(new, &call.info.namespace, call.resource.namespaced)?;
+    let (uid, known) = (meta::text(new, "uid"), meta::text(&old.value, "uid"));
+    if !uid.is_empty() && uid != known {
+        let key = call.key();
+        let message = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {uid}, UID in object meta: {known}",
+            key.strip_prefix("/registry").unwrap_or(&key)
+        );
+        return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
+    }
+    Ok(())
+}
+
+/// A write to the resource leaves the status alone; a write to `status` leaves everything else alone.
+fn confine(call: &Call, new: &mut Value, old: &Value) {
+    if call.resource.subresource("status").is_none() {
+        return;
+    }
+    match call.info.subresource.as_str() {
+        "" => copy_field(new, old, "status"),
+        "status" => {
+            let mut kept = old.clone();
+            copy_field(&mut kept, new, "status");
+            for field in ["managedFields", "resourceVersion"] {
+                meta::set(&mut kept, field, new["metadata"][field].clone());
+            }
+            if call.resource.name == "pods" || call.resource.name == "nodes" || call.resource.name == "services" {
+                for field in ["labels", "annotations", "finalizers"] {
+                    meta::set(&mut kept, field, new["metadata"][field].clone());
+                }
+            }
+            *new = kept;
+        }
+        _ => {}
+    }
+}
+
+/// Makes a top-level field of `new` what it is in `old`.
+pub fn copy_field(new: &mut Value, old: &Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// Something else than metadata and status changed, or the deletion began.
+fn content_changed(new: &Value, old: &Value) -> bool {
+    let content = |value: &Value| -> Value {
+        let mut value = value.clone();
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|name, _| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"));
+        }
+        value
+    };
+    content(new) != content(old)
+}
+
+/// The same object but for times in its managed fields and resource version.
+fn same(new: &Value, old: &Value) -> bool {
+    let bare = |value: &Value| -> Value {
+        let mut value = value.clone();
+        meta::set(&mut value, "resourceVersion", Value::Null);
+        for entry in value["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.remove("time");
+            }
+        }
+        value
+    };
+    bare(new) == bare(old)
+}
+
+/// The last finalizer of an object that is being deleted has gone: the write becomes the deletion.
+fn deletes_now(call: &Call, new: &Value) -> bool {
+    let spec_finalizers = call.resource.name == "namespaces"
+        && call.resource.group.is_empty()
+        && new["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    meta::is_deleting(new)
+        && meta::finalizers(new).is_empty()
+        && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && !spec_finalizers
+}

@@ -1,0 +1,82 @@
+//! Answers: an object in the encoding and form that the client asked for.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{Response, StatusCode};
+use pintle_machinery::status::ApiError;
+use serde_json::{Value, json};
+
+use super::table;
+use super::{Answer, Call};
+use crate::cache::entry;
+use crate::codec;
+use crate::conversion::convert;
+use crate::http::body::{self, Body};
+use crate::http::negotiate::{Encoding, Form};
+
+/// An answer with ready bytes.
+pub fn bytes(status: StatusCode, content_type: &str, bytes: impl Into<Bytes>) -> Response<Body> {
+    with_body(status, content_type, body::full(bytes))
+}
+
+/// An answer with any body.
+pub fn with_body(status: StatusCode, content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    if let Ok(value) = content_type.parse() {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A stored object (bytes without resource version) as the answer to get, create, update, patch.
+pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> Answer {
+    let spliced = entry::splice(bytes, revision);
+    let plain = call.accepted.encoding == Encoding::Json && call.accepted.form == Form::Object && !call.accepted.pretty;
+    match spliced {
+        Some((json, _)) if plain && call.resource.serves_stored_form() => {
+            Ok(self::bytes(status, Encoding::Json.media_type(), json))
+        }
+        _ => {
+            let mut value: Value =
+                serde_json::from_slice(bytes).map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
+            value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+            stored_value(call, status, value)
+        }
+    }
+}
+
+/// An object in its stored form as the answer.
+pub fn stored_value(call: &Call, status: StatusCode, value: Value) -> Answer {
+    match call.accepted.form {
+        Form::Object => {
+            let mut value = value;
+            convert(&mut value, call.resource.stored(), call.resource.served());
+            object(call, status, &value)
+        }
+        Form::Table(v1) => {
+            let meta = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+            let include = table::Include::parse(&call.query)?;
+            let table = table::render(call, std::slice::from_ref(&value), meta, include, v1, true);
+            object(call, status, &table)
+        }
+        Form::Metadata(v1) => object(call, status, &partial_metadata(&value, v1)),
+    }
+}
+
+/// Any object as it is, in the wanted encoding.
+pub fn object(call: &Call, status: StatusCode, value: &Value) -> Answer {
+    let accepted = call.accepted;
+    let bytes = codec::encode(&call.state.schema, value, accepted.encoding, accepted.pretty)?;
+    Ok(self::bytes(status, &accepted.content_type(false), bytes))
+}
+
+/// The metadata of an object alone.
+pub fn partial_metadata(value: &Value, v1: bool) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" },
+        "metadata": value["metadata"],
+    })
+}

@@ -1,0 +1,237 @@
+//! get and list.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use pintle_machinery::status::{ApiError, Cause, Details, Status};
+use pintle_store::Revision;
+use serde_json::{Value, json};
+
+use super::list_options::{At, ListOptions, Token};
+use super::present;
+use super::table::{self, Include};
+use super::{Answer, Call, storage_error};
+use crate::cache::Cache;
+use crate::cache::entry::Entry;
+use crate::cache::snapshot::Snapshot;
+use crate::codec;
+use crate::conversion::convert;
+use crate::http::body;
+use crate::http::negotiate::{Encoding, Form};
+
+/// Answers smaller than this are sent in one piece with their length.
+const ONE_PIECE: usize = 128 * 1024;
+/// Size of the parts of larger ones.
+const PART: usize = 64 * 1024;
+
+/// One object by name.
+pub async fn get(call: &Call) -> Answer {
+    if let Some(revision) = super::list_options::revision(&call.query).map_err(ApiError::BadRequest)?
+        && revision > 0
+    {
+        reach(call, revision).await?;
+    }
+    let kv = call.state.store.get(&call.key()).await.map_err(storage_error)?.ok_or_else(|| call.not_found())?;
+    present::stored(call, StatusCode::OK, &kv.value, kv.mod_revision)
+}
+
+/// The cache of the call's resource.
+pub fn cache(call: &Call) -> Result<&Arc<Cache>, ApiError> {
+    call.resource.cache.as_ref().ok_or(ApiError::MethodNotAllowed)
+}
+
+/// Waits until the caches have reached a revision that the client saw.
+pub async fn reach(call: &Call, revision: Revision) -> Result<Revision, ApiError> {
+    call.state.caches.wait_for(revision).await.ok_or_else(|| too_large(revision, call.state.caches.revision()))
+}
+
+fn too_large(revision: Revision, current: Revision) -> ApiError {
+    let message = format!("Timeout: Too large resource version: {revision}, current: {current}");
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    };
+    let details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
+    ApiError::Other(Box::new(Status::failure(504, "Timeout", message).with_details(details)))
+}
+
+/// One page of objects and what goes into the list's metadata.
+pub struct Page {
+    /// The objects.
+    pub entries: Vec<Arc<Entry>>,
+    /// Revision of the list.
+    pub revision: Revision,
+    /// Token of the next page.
+    pub next: Option<String>,
+    /// Objects left, if that is known.
+    pub remaining: Option<usize>,
+}
+
+/// Objects by selector, from the cache.
+pub async fn page(call: &Call, options: &ListOptions) -> Result<Page, ApiError> {
+    let cache = cache(call)?;
+    let (snapshot, revision) = state_at(call, cache, options).await?;
+    let prefix = call.resource.prefix(&call.info.namespace);
+    let after = options.page.as_ref().map(|page| page.after_key(&prefix));
+    let mut entries = Vec::new();
+    let mut next = None;
+    let mut remaining = None;
+    let mut range = snapshot.range(&prefix, after.as_deref()).filter(|entry| options.selection.matches(entry));
+    while let Some(entry) = range.next() {
+        entries.push(entry.clone());
+        if options.limit.is_some_and(|limit| entries.len() >= limit) {
+            let left = range.by_ref().take(if options.selection.is_everything() { usize::MAX } else { 1 }).count();
+            if left > 0 {
+                next = Some(Token::after(&entry.key, &prefix, revision).encode());
+                remaining = Some(left).filter(|_| options.selection.is_everything());
+                cache.retain(revision, snapshot.clone());
+            }
+            break;
+        }
+    }
+    Ok(Page { entries, revision, next, remaining })
+}
+
+async fn state_at(call: &Call, cache: &Cache, options: &ListOptions) -> Result<(Arc<Snapshot>, Revision), ApiError> {
+    let reached = match options.at {
+        At::Latest => call.state.caches.consistent().await.map_err(storage_error)?,
+        At::Any => call.state.caches.revision(),
+        At::NotOlderThan(revision) => reach(call, revision).await?,
+        At::Exact(revision) => {
+            if let Some(snapshot) = cache.retained(revision) {
+                return Ok((snapshot, revision));
+            }
+            reach(call, revision).await?;
+            let (snapshot, newest) = cache.snapshot();
+            // Nothing changed since: the present state is the one that was asked for.
+            if newest <= revision && revision >= cache.known_since() {
+                return Ok((snapshot, revision));
+            }
+            return Err(expired(call, options));
+        }
+    };
+    let (snapshot, newest) = cache.snapshot();
+    Ok((snapshot, reached.max(newest)))
+}
+
+fn expired(call: &Call, options: &ListOptions) -> ApiError {
+    let Some(page) = &options.page else {
+        return ApiError::Expired("The resourceVersion for the provided list is too old.".into());
+    };
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                   list without the continue parameter, or use the continue token in this response to retrieve the \
+                   remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                   objects that were created, modified, or deleted between the time the first chunk was returned and \
+                   now may show up in the list.";
+    let mut status = Status::failure(410, "Expired", message);
+    let prefix = call.resource.prefix(&call.info.namespace);
+    let token = Token::after(&page.after_key(&prefix), &prefix, -1);
+    status.metadata.insert("continue".into(), Value::String(token.encode()));
+    ApiError::Other(Box::new(status))
+}
+
+/// The list verb.
+pub async fn list(call: &Call) -> Answer {
+    let options = ListOptions::parse(&call.query, &call.resource)?;
+    let page = page(call, &options).await?;
+    let meta = list_meta(&page);
+    let accepted = call.accepted;
+    match (accepted.form, accepted.encoding, accepted.pretty) {
+        (Form::Object, Encoding::Json, false) if call.resource.serves_stored_form() => Ok(joined(call, page, &meta)),
+        (Form::Table(v1), ..) => {
+            let include = Include::parse(&call.query)?;
+            let objects: Vec<Value> = page.entries.iter().map(|entry| entry.value()).collect();
+            let table = table::render(call, &objects, meta, include, v1, true);
+            present::object(call, StatusCode::OK, &table)
+        }
+        (Form::Metadata(v1), ..) => {
+            let items: Vec<Value> =
+                page.entries.iter().map(|entry| present::partial_metadata(&entry.value(), v1)).collect();
+            let api_version = if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" };
+            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items});
+            present::object(call, StatusCode::OK, &list)
+        }
+        (Form::Object, Encoding::Protobuf, _) => protobuf(call, &page, &meta),
+        _ => present::object(call, StatusCode::OK, &list_value(call, &page, meta)),
+    }
+}
+
+fn list_meta(page: &Page) -> Value {
+    let mut meta = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(next) = &page.next {
+        meta["continue"] = json!(next);
+    }
+    if let Some(remaining) = page.remaining {
+        meta["remainingItemCount"] = json!(remaining);
+    }
+    meta
+}
+
+fn list_value(call: &Call, page: &Page, meta: Value) -> Value {
+    let items: Vec<Value> = page
+        .entries
+        .iter()
+        .map(|entry| {
+            let mut value = entry.value();
+            convert(&mut value, call.resource.stored(), call.resource.served());
+            if let Some(map) = value.as_object_mut() {
+                map.remove("kind");
+                map.remove("apiVersion");
+            }
+            value
+        })
+        .collect();
+    json!({"kind": format!("{}List", call.resource.kind), "apiVersion": call.resource.api_version(),
+           "metadata": meta, "items": items})
+}
+
+fn protobuf(call: &Call, page: &Page, meta: &Value) -> Answer {
+    let bytes = codec::protobuf_list(call, page, meta)?;
+    Ok(present::bytes(StatusCode::OK, Encoding::Protobuf.media_type(), bytes))
+}
+
+/// The list as its items' stored bytes between a head and a tail.
+fn joined(call: &Call, page: Page, meta: &Value) -> http::Response<body::Body> {
+    let head = format!(
+        "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
+        call.resource.kind,
+        call.resource.api_version()
+    );
+    let size: usize = page.entries.iter().map(|entry| entry.item().len() + 2).sum();
+    let mut parts = Join { head: Some(head), entries: page.entries.into_iter(), first: true, done: false };
+    let content_type = Encoding::Json.media_type();
+    if size < ONE_PIECE {
+        return present::bytes(StatusCode::OK, content_type, parts.part(usize::MAX));
+    }
+    let stream = futures::stream::iter(std::iter::from_fn(move || (!parts.done).then(|| parts.part(PART))));
+    present::with_body(StatusCode::OK, content_type, body::stream(stream))
+}
+
+struct Join {
+    head: Option<String>,
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    first: bool,
+    done: bool,
+}
+
+impl Join {
+    /// The next part, about `size` bytes long.
+    fn part(&mut self, size: usize) -> Bytes {
+        let mut out = BytesMut::with_capacity(size.min(PART + 16 * 1024));
+        if let Some(head) = self.head.take() {
+            out.extend_from_slice(head.as_bytes());
+        }
+        while out.len() < size {
+            let Some(entry) = self.entries.next() else {
+                out.extend_from_slice(b"]}");
+                self.done = true;
+                break;
+            };
+            out.extend_from_slice(if std::mem::take(&mut self.first) { b"{" } else { b",{" });
+            out.extend_from_slice(entry.item());
+        }
+        out.freeze()
+    }
+}

@@ -1,0 +1,86 @@
+//! The Table form of objects, for `kubectl get`.
+
+use pintle_machinery::status::ApiError;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::present::partial_metadata;
+use crate::http::query::Query;
+use crate::registry::{Column, Rules};
+
+/// What a row carries of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    None,
+    /// Metadata.
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl Include {
+    /// The parameter `includeObject`.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        match query.text("includeObject") {
+            None | Some("Metadata") => Ok(Self::Metadata),
+            Some("None") => Ok(Self::None),
+            Some("Object") => Ok(Self::Object),
+            Some(other) => Err(ApiError::BadRequest(format!("unrecognized includeObject value: \"{other}\""))),
+        }
+    }
+}
+
+/// Columns of kinds that have none of their own.
+const DEFAULT_COLUMNS: [Column; 2] = [
+    Column {
+        name: "Name",
+        ty: "string",
+        format: "name",
+        priority: 0,
+        description: "Name must be unique within a namespace. Is required when creating resources, although some \
+                      resources may allow a client to request the generation of an appropriate name automatically.",
+    },
+    Column {
+        name: "Created At",
+        ty: "date",
+        format: "",
+        priority: 0,
+        description: "CreationTimestamp is a timestamp representing the server time when this object was created.",
+    },
+];
+
+/// A Table of objects (stored form); later events of a watch have no column definitions.
+pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1: bool, headings: bool) -> Value {
+    let rules = call.resource.rules;
+    let rows: Vec<Value> = objects.iter().map(|object| row(object, rules, call.now, include, v1)).collect();
+    let columns = if rules.columns.is_empty() { &DEFAULT_COLUMNS[..] } else { rules.columns };
+    let definitions: Vec<Value> = columns
+        .iter()
+        .map(|column| {
+            json!({"name": column.name, "type": column.ty, "format": column.format,
+                   "description": column.description, "priority": column.priority})
+        })
+        .collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" },
+        "metadata": meta,
+        "columnDefinitions": if headings { Value::Array(definitions) } else { Value::Null },
+        "rows": rows,
+    })
+}
+
+fn row(object: &Value, rules: &Rules, now: jiff::Timestamp, include: Include, v1: bool) -> Value {
+    let cells = match rules.cells {
+        Some(cells) if !rules.columns.is_empty() => cells(object, now),
+        _ => vec![object["metadata"]["name"].clone(), object["metadata"]["creationTimestamp"].clone()],
+    };
+    let mut row = json!({"cells": cells});
+    match include {
+        Include::None => row["object"] = Value::Null,
+        Include::Metadata => row["object"] = partial_metadata(object, v1),
+        Include::Object => row["object"] = object.clone(),
+    }
+    row
+}

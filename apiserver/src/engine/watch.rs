@@ -1,0 +1,281 @@
+//! The watch verb: a place in the cache's ring of events, filtered and encoded for one client.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use pintle_machinery::status::{ApiError, Status};
+use pintle_store::Revision;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::list_options::WatchOptions;
+use super::present;
+use super::table::{self, Include};
+use super::{Answer, Call, read, storage_error};
+use crate::cache::entry::Entry;
+use crate::cache::{Cache, Cursor, Event, Lost};
+use crate::codec;
+use crate::conversion::convert;
+use crate::http::body;
+use crate::http::negotiate::{Encoding, Form};
+
+/// Bookmarks come about this often.
+const BOOKMARK: Duration = Duration::from_secs(60);
+/// A watch without `timeoutSeconds` ends after this time, and up to twice as much.
+const SHORTEST: Duration = Duration::from_secs(1800);
+/// Events looked at in one go.
+const BATCH: usize = 256;
+/// Bytes sent in one go.
+const PART: usize = 64 * 1024;
+
+/// The watch verb.
+pub async fn watch(call: Call) -> Answer {
+    let options = WatchOptions::parse(&call.query, &call.resource)?;
+    let include = Include::parse(&call.query)?;
+    let cache = read::cache(&call)?.clone();
+    let content_type = call.accepted.content_type(true);
+    let from_start = options.initial_events || options.revision.unwrap_or(0) == 0;
+    let mut watcher = Watcher {
+        prefix: call.resource.prefix(&call.info.namespace),
+        deadline: Instant::now() + timeout(&call),
+        next_bookmark: Instant::now() + BOOKMARK,
+        initial: VecDeque::new(),
+        cursor: None,
+        failed: None,
+        headings: true,
+        drained: false,
+        announce: None,
+        done: false,
+        include,
+        options,
+        cache,
+        call,
+    };
+    if from_start {
+        watcher.start_with_present_objects().await?;
+    } else {
+        watcher.start_after(watcher.options.revision.unwrap_or(0));
+    }
+    let parts = futures::stream::unfold(watcher, |mut watcher| async move {
+        watcher.next().await.map(|bytes| (bytes, watcher))
+    });
+    Ok(present::with_body(StatusCode::OK, &content_type, body::stream(parts)))
+}
+
+fn timeout(call: &Call) -> Duration {
+    match call.query.number("timeoutSeconds").and_then(|seconds| u64::try_from(seconds).ok()) {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => SHORTEST.mul_f64(1.0 + rand::random::<f64>()),
+    }
+}
+
+struct Watcher {
+    call: Call,
+    cache: Arc<Cache>,
+    options: WatchOptions,
+    prefix: String,
+    include: Include,
+    /// Present objects that are still to be sent.
+    initial: VecDeque<Arc<Entry>>,
+    /// Revision to announce once they are sent.
+    announce: Option<Revision>,
+    cursor: Option<Cursor>,
+    failed: Option<ApiError>,
+    headings: bool,
+    /// The ring has been looked at to its end.
+    drained: bool,
+    deadline: Instant,
+    next_bookmark: Instant,
+    done: bool,
+}
+
+impl Watcher {
+    async fn start_with_present_objects(&mut self) -> Result<(), ApiError> {
+        let reached = match self.options.revision {
+            None => self.call.state.caches.consistent().await.map_err(storage_error)?,
+            Some(0) => self.call.state.caches.revision(),
+            Some(revision) => read::reach(&self.call, revision).await?,
+        };
+        let (snapshot, newest, cursor) = self.cache.snapshot_and_cursor();
+        let selection = &self.options.selection;
+        self.initial = snapshot.range(&self.prefix, None).filter(|entry| selection.matches(entry)).cloned().collect();
+        self.cursor = Some(cursor);
+        if self.options.initial_events && self.options.bookmarks {
+            self.announce = Some(reached.max(newest));
+        }
+        Ok(())
+    }
+
+    fn start_after(&mut self, revision: Revision) {
+        match self.cache.cursor_after(revision) {
+            Ok(cursor) => self.cursor = Some(cursor),
+            // The request itself is fine: the answer is an event.
+            Err(Lost::Forgotten(oldest)) => {
+                self.failed = Some(ApiError::Expired(format!("too old resource version: {revision} ({oldest})")));
+            }
+        }
+    }
+
+    /// The next bytes for the client; `None`: the watch is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.done {
+                return None;
+            }
+            if let Some(error) = self.failed.take() {
+                self.done = true;
+                return Some(self.frame("ERROR", &error.status().to_value()));
+            }
+            let out = self.ready();
+            if !out.is_empty() {
+                return Some(out.into());
+            }
+            if self.failed.is_some() {
+                continue;
+            }
+            let cursor = self.cursor.as_mut()?;
+            let shutdown = self.call.state.shutdown.clone();
+            tokio::select! {
+                alive = cursor.wait() => if !alive { return None },
+                () = tokio::time::sleep_until(self.deadline) => return None,
+                () = tokio::time::sleep_until(self.next_bookmark), if self.options.bookmarks => return Some(self.bookmark()),
+                () = shutdown.cancelled() => return None,
+            }
+        }
+    }
+
+    /// What can be sent now.
+    fn ready(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        while out.len() < PART && let Some(entry) = self.initial.pop_front() {
+            self.write(&mut out, "ADDED", &entry);
+        }
+        if !self.initial.is_empty() {
+            return out;
+        }
+        if let Some(revision) = self.announce.take() {
+            out.extend_from_slice(&self.bookmark_frame(revision, true));
+        }
+        let Some(cursor) = self.cursor.as_mut() else { return out };
+        match self.cache.events(cursor, BATCH) {
+            Ok(events) => {
+                self.drained = events.len() < BATCH;
+                for event in events {
+                    self.event(&mut out, &event);
+                }
+            }
+            // Too slow: the client has to list again.
+            Err(Lost::Forgotten(_)) => {
+                self.failed = Some(ApiError::Expired("The resourceVersion for the provided watch is too old.".into()));
+            }
+        }
+        out
+    }
+
+    fn event(&mut self, out: &mut Vec<u8>, event: &Event) {
+        let selection = &self.options.selection;
+        let wanted = |entry: &Option<Arc<Entry>>| {
+            entry.as_ref().is_some_and(|entry| entry.key.starts_with(&self.prefix) && selection.matches(entry))
+        };
+        match (wanted(&event.before), wanted(&event.now), &event.before, &event.now) {
+            (false, true, _, Some(now)) => self.write(out, "ADDED", now),
+            (true, true, _, Some(now)) => self.write(out, "MODIFIED", now),
+            (true, false, Some(before), _) => self.write(out, "DELETED", &before.at_revision(event.revision)),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, kind: &str, entry: &Entry) {
+        let accepted = self.call.accepted;
+        let resource = self.call.resource.clone();
+        match (accepted.form, accepted.encoding) {
+            (Form::Object, Encoding::Json) if resource.serves_stored_form() => {
+                out.extend_from_slice(b"{\"type\":\"");
+                out.extend_from_slice(kind.as_bytes());
+                out.extend_from_slice(b"\",\"object\":");
+                out.extend_from_slice(&entry.json);
+                out.extend_from_slice(b"}\n");
+            }
+            (Form::Object, Encoding::Protobuf) if resource.serves_stored_form() => {
+                match codec::protobuf_of_entry(&self.call.state.schema, entry) {
+                    Ok(raw) => out.extend_from_slice(&codec::protobuf_event(kind, &raw)),
+                    Err(error) => self.failed = Some(error),
+                }
+            }
+            (Form::Object, _) => {
+                let mut value = entry.value();
+                convert(&mut value, resource.stored(), resource.served());
+                out.extend_from_slice(&self.frame(kind, &value));
+            }
+            (Form::Table(v1), _) => {
+                let value = entry.value();
+                let meta = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let headings = std::mem::take(&mut self.headings);
+                let table = table::render(&self.call, &[value], meta, self.include, v1, headings);
+                out.extend_from_slice(&self.frame(kind, &table));
+            }
+            (Form::Metadata(v1), _) => {
+                out.extend_from_slice(&self.frame(kind, &present::partial_metadata(&entry.value(), v1)));
+            }
+        }
+    }
+
+    fn bookmark(&mut self) -> Bytes {
+        self.next_bookmark = Instant::now() + BOOKMARK;
+        // What has been published up to this revision is in the ring: once that is drained, all of it has been sent.
+        let revision = self.call.state.caches.revision();
+        let mut out = self.ready();
+        if !self.drained {
+            self.next_bookmark = Instant::now();
+            return out.into();
+        }
+        out.extend_from_slice(&self.bookmark_frame(revision, false));
+        out.into()
+    }
+
+    fn bookmark_frame(&mut self, revision: Revision, initial_end: bool) -> Bytes {
+        let resource = self.call.resource.clone();
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+        match self.call.accepted.form {
+            Form::Object => {
+                codec::normalize(&self.call.state.schema, &mut object);
+                self.frame("BOOKMARK", &object)
+            }
+            Form::Table(v1) => {
+                let meta = json!({"resourceVersion": revision.to_string()});
+                let headings = std::mem::take(&mut self.headings);
+                let table = table::render(&self.call, &[object], meta, self.include, v1, headings);
+                self.frame("BOOKMARK", &table)
+            }
+            Form::Metadata(v1) => self.frame("BOOKMARK", &present::partial_metadata(&object, v1)),
+        }
+    }
+
+    /// One event of any object in the client's encoding.
+    fn frame(&self, kind: &str, object: &Value) -> Bytes {
+        let schema = &self.call.state.schema;
+        match codec::watch_frame(schema, kind, object, self.call.accepted.encoding) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let status = match error {
+                    ApiError::Other(status) => *status,
+                    other => other.status(),
+                };
+                json_frame("ERROR", &status)
+            }
+        }
+    }
+}
+
+fn json_frame(kind: &str, status: &Status) -> Bytes {
+    let mut line = json!({"type": kind, "object": status.to_value()}).to_string();
+    line.push('\n');
+    line.into()
+}

@@ -1,0 +1,6 @@
+//! The HTTP side: what was asked for ([`info`]), in which form ([`negotiate`]), and bodies ([`body`]).
+
+pub mod body;
+pub mod info;
+pub mod negotiate;
+pub mod query;

@@ -1,0 +1,32 @@
+//! REST and watch server of the Kubernetes API.
+//!
+//! A request goes through [`pipeline`]: request info, authentication, authorization, then the verb engine ([`engine`]), which
+//! is the same for every resource of [`pintle_api::resources`]. What a kind does differently is a row of pure functions
+//! ([`registry`]). Writes go to the store and are acknowledged when it has them; lists and watches come from the watch
+//! cache ([`cache`]), which one task fills.
+//!
+//! Invariants: no verb is implemented twice; only [`cache::follower`] watches the store; nothing here opens a socket but
+//! [`subresource::proxy`] (to kubelets, pods and services); no global state.
+
+pub mod access;
+pub mod admission;
+pub mod bootstrap;
+pub mod cache;
+pub mod codec;
+mod config;
+pub mod conversion;
+pub mod discovery;
+pub mod engine;
+pub mod health;
+pub mod http;
+pub mod managed;
+pub mod pipeline;
+pub mod registry;
+pub mod resource;
+mod server;
+mod state;
+pub mod subresource;
+
+pub use config::{Config, KubeletClient, StaticToken};
+pub use server::{ApiServer, ApiService};
+pub use state::State;

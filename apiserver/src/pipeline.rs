@@ -1,0 +1,227 @@
+//! A request's way: what it asks for, who asks, whether they may, then the verb; failures become a Status.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode};
+use parking_lot::Mutex;
+use pintle_machinery::status::{ApiError, Status};
+
+use crate::access::UserInfo;
+use crate::codec::BODY_LIMIT;
+use crate::engine::{self, Answer, Call, present};
+use crate::http::body::{self, Body, BoxError, ReadError};
+use crate::http::info::RequestInfo;
+use crate::http::negotiate::{self, Accepted, Encoding};
+use crate::http::query::Query;
+use crate::resource::Resource;
+use crate::state::State;
+use crate::{discovery, health, subresource};
+
+/// Media types that errors offer.
+const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+                               application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Answers a request.
+pub async fn handle<B>(state: Arc<State>, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query());
+    let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), false).unwrap_or(Accepted::JSON);
+    let head = parts.method == http::Method::HEAD;
+    let mut response = match route(&state, parts, body, info, query).await {
+        Ok(response) => response,
+        Err(error) => failure(&state, &error, accepted),
+    };
+    let audit = uuid::Uuid::new_v4().to_string();
+    if let Ok(value) = HeaderValue::from_str(&audit) {
+        response.headers_mut().insert("audit-id", value);
+    }
+    if head {
+        *response.body_mut() = body::empty();
+    }
+    response
+}
+
+/// A failure in the client's encoding.
+fn failure(state: &State, error: &ApiError, accepted: Accepted) -> Response<Body> {
+    let mut status = error.status();
+    if let ApiError::NotAcceptable(_) = error {
+        status.message = format!("406: Not Acceptable\n\nAvailable representations: {REPRESENTATIONS}");
+        status.details = Some(Default::default());
+    }
+    let value = status.to_value();
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let encoding = accepted.encoding;
+    let (encoding, bytes) = match crate::codec::encode(state.schema, &value, encoding, accepted.pretty) {
+        Ok(bytes) if encoding != Encoding::Json => (encoding, bytes),
+        _ if accepted.pretty => (Encoding::Json, serde_json::to_vec_pretty(&status).unwrap_or_default().into()),
+        _ => {
+            let mut bytes = status.to_json();
+            bytes.push(b'\n');
+            (Encoding::Json, bytes.into())
+        }
+    };
+    let mut response = present::bytes(code, encoding.media_type(), bytes);
+    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|s| *s > 0) {
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+async fn route<B>(state: &Arc<State>, mut parts: Parts, body: B, info: RequestInfo, query: Query) -> Answer
+where
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let user = state.auth.authenticate(&parts).await?;
+    state.auth.authorize(&user, &info).await?;
+    if !info.is_resource {
+        return other_path(state, &parts, &info, &query).await;
+    }
+    let Some(resource) = state.resource(&info.group, &info.version, &info.resource) else {
+        return match state.serves(&info.group, &info.version) {
+            true => Err(ApiError::NoSuchResource),
+            false => Ok(no_such_path()),
+        };
+    };
+    if let Some(upgrade) = subresource::proxy::of(resource, &info) {
+        let body = http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(body, Into::into));
+        return subresource::proxy::relay(state, &user, upgrade, parts, body, &info, &query).await;
+    }
+    let forms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
+    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), forms)
+        .ok_or_else(|| ApiError::NotAcceptable(Vec::new()))?;
+    let call = Call {
+        state: state.clone(),
+        resource: resource.clone(),
+        info,
+        query,
+        headers: std::mem::take(&mut parts.headers),
+        user,
+        accepted,
+        now: jiff::Timestamp::now(),
+        warnings: Mutex::default(),
+    };
+    let bytes = match call.info.verb.as_str() {
+        "get" | "list" | "watch" => bytes::Bytes::new(),
+        _ => body::read(body, BODY_LIMIT).await.map_err(read_error)?,
+    };
+    verb(call, &bytes).await
+}
+
+fn read_error(error: ReadError) -> ApiError {
+    match error {
+        ReadError::TooLarge(limit) => ApiError::RequestEntityTooLarge(format!("limit is {limit}")),
+        ReadError::Broken(error) => ApiError::BadRequest(error.to_string()),
+    }
+}
+
+/// The verb that the request names, on the resource or its subresource.
+async fn verb(call: Call, body: &[u8]) -> Answer {
+    check_served(&call.resource, &call.info)?;
+    if !call.info.subresource.is_empty() && call.info.subresource != "status" {
+        let answer = subresource::handle(&call, body).await;
+        return with_warnings(&call.warnings, answer);
+    }
+    if call.resource.cache.is_none() {
+        let answer = subresource::virtual_resource(&call, body).await;
+        return with_warnings(&call.warnings, answer);
+    }
+    let answer = match call.info.verb.as_str() {
+        "watch" => return engine::watch::watch(call).await,
+        "get" => engine::read::get(&call).await,
+        "list" => engine::read::list(&call).await,
+        "create" => engine::create::create(&call, body).await,
+        "update" => engine::update::update(&call, body).await,
+        "patch" => engine::patch::patch(&call, body).await,
+        "delete" => engine::delete::delete(&call, body).await,
+        "deletecollection" => engine::delete::delete_collection(&call, body).await,
+        _ => Err(ApiError::MethodNotAllowed),
+    };
+    with_warnings(&call.warnings, answer)
+}
+
+fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError> {
+    if !info.subresource.is_empty() {
+        let subresource = resource.subresource(&info.subresource).ok_or(ApiError::NoSuchResource)?;
+        return match subresource.verbs.iter().any(|verb| *verb == info.verb) {
+            true => Ok(()),
+            false => Err(ApiError::MethodNotAllowed),
+        };
+    }
+    if !resource.namespaced && !info.namespace.is_empty() && resource.name != "namespaces" {
+        return Err(ApiError::NoSuchResource);
+    }
+    let needs_namespace = resource.namespaced && info.namespace.is_empty();
+    if needs_namespace && !matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+        return Err(if info.name.is_empty() { ApiError::MethodNotAllowed } else { ApiError::NoSuchResource });
+    }
+    let named_create = info.verb == "create" && !info.name.is_empty();
+    match resource.allows(&info.verb) && !named_create {
+        true => Ok(()),
+        false => Err(ApiError::MethodNotAllowed),
+    }
+}
+
+/// Warnings go into headers, for failures too.
+fn with_warnings(warnings: &Mutex<Vec<String>>, answer: Answer) -> Answer {
+    let warnings = std::mem::take(&mut *warnings.lock());
+    let mut response = match answer {
+        Ok(response) => response,
+        error => return error,
+    };
+    let mut seen: Vec<String> = Vec::new();
+    for text in warnings {
+        if seen.contains(&text) {
+            continue;
+        }
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(http::header::WARNING, value);
+        }
+        seen.push(text);
+    }
+    Ok(response)
+}
+
+/// Paths that are no resource.
+async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Query) -> Answer {
+    let path = info.path.as_str();
+    if let Some(response) = health::answer(state, path, query).await {
+        return Ok(response);
+    }
+    if let Some(response) = state.discovery.answer(path, &parts.headers, query.get("pretty")) {
+        return Ok(response);
+    }
+    match path {
+        "/version" | "/version/" => Ok(discovery::json_answer(&discovery::version(), true)),
+        "/" => {
+            let paths = serde_json::json!({"paths": state.discovery.paths()});
+            Ok(discovery::json_answer(&paths, true))
+        }
+        _ => Ok(no_such_path()),
+    }
+}
+
+fn no_such_path() -> Response<Body> {
+    let mut response = present::bytes(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n");
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A user for requests of this process itself.
+pub fn system_user() -> UserInfo {
+    UserInfo::new("system:apiserver", &["system:masters", "system:authenticated"])
+}
+
+/// A Status as an answer, for subresources that have no object to show.
+pub fn status_answer(call: &Call, status: &Status) -> Answer {
+    let code = if status.code == 0 { 200 } else { status.code };
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
+    present::object(call, code, &status.to_value())
+}

@@ -1,0 +1,90 @@
+//! The API server as a whole: built from configuration, a service for requests, tasks that run beside it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pintle_serving::http::Listener;
+use pintle_serving::tls::Tls;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use crate::config::Config;
+use crate::http::body::{Body, BoxError};
+use crate::pipeline;
+use crate::state::State;
+
+/// An API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    state: Arc<State>,
+}
+
+impl ApiServer {
+    /// Builds a server and starts what runs beside requests; it is ready when [`ApiServer::ready`] returns.
+    pub fn build(config: Config) -> anyhow::Result<Self> {
+        let shutdown = CancellationToken::new();
+        let state = Arc::new(State::new(config, shutdown.clone())?);
+        let caches = state.caches.clone();
+        tokio::spawn(async move { caches.run(shutdown).await });
+        tokio::spawn(crate::bootstrap::run(state.clone()));
+        Ok(Self { state })
+    }
+
+    /// Waits until requests are answered from a filled cache and the system's own objects are there.
+    pub async fn ready(&self) {
+        self.state.caches.ready().await;
+        self.state.wait_bootstrapped().await;
+    }
+
+    /// The service that answers requests: behind a listener, or called in this process.
+    pub fn service(&self) -> ApiService {
+        ApiService { state: self.state.clone() }
+    }
+
+    /// Serves the listeners until shutdown, then drains.
+    pub async fn serve(&self, listeners: Vec<Listener>, tls: Tls, shutdown: CancellationToken) {
+        let loops = listeners
+            .into_iter()
+            .map(|listener| pintle_serving::http::serve(listener, tls.clone(), self.service(), shutdown.clone()));
+        let ended = async {
+            shutdown.cancelled().await;
+            self.stop();
+        };
+        tokio::join!(futures::future::join_all(loops), ended);
+    }
+
+    /// Ends watches and background tasks.
+    pub fn stop(&self) {
+        self.state.shutdown.cancel();
+    }
+}
+
+/// Answers requests. In-process callers put a [`crate::access::UserInfo`] into the request's extensions.
+#[derive(Clone)]
+pub struct ApiService {
+    state: Arc<State>,
+}
+
+impl<B> Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let state = self.state.clone();
+        Box::pin(async move { Ok(pipeline::handle(state, request).await) })
+    }
+}

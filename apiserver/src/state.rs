@@ -1,0 +1,114 @@
+//! What all requests share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pintle_machinery::schema::Schema;
+use pintle_store::Store;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Auth;
+use crate::cache::Cache;
+use crate::cache::follower::Caches;
+use crate::config::Config;
+use crate::registry;
+use crate::resource::{Resource, key_prefix};
+
+/// The server's state. Immutable but for the caches and what stands behind the store.
+pub struct State {
+    /// What the server was told.
+    pub config: Config,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// All kinds.
+    pub schema: &'static Schema,
+    /// All resources, in discovery's order.
+    pub resources: Vec<Arc<Resource>>,
+    /// Their caches.
+    pub caches: Arc<Caches>,
+    /// Ends watches and background tasks.
+    pub shutdown: CancellationToken,
+    /// Prepared answers of discovery.
+    pub discovery: crate::discovery::Discovery,
+    /// Who may do what.
+    pub auth: Auth,
+    bootstrapped: watch::Sender<bool>,
+    index: HashMap<(String, String, String), Arc<Resource>>,
+}
+
+impl State {
+    /// From configuration.
+    pub fn new(config: Config, shutdown: CancellationToken) -> anyhow::Result<Self> {
+        let mut caches: HashMap<String, Arc<Cache>> = HashMap::new();
+        let mut resources = Vec::new();
+        let served = pintle_api::resources().iter().filter(|resource| resource.default_served);
+        for api in served {
+            let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
+            let rules = registry::rules(storage.0, api.plural);
+            let stored = api.verbs.contains(&"get") && api.plural != "componentstatuses";
+            let cache = stored.then(|| {
+                let prefix = key_prefix(api.group, api.plural);
+                caches.entry(prefix.clone()).or_insert_with(|| Arc::new(Cache::new(prefix, rules))).clone()
+            });
+            resources.push(Arc::new(Resource::built_in(api, storage, cache, rules)));
+        }
+        let index = resources
+            .iter()
+            .map(|resource| ((resource.group.clone(), resource.version.clone(), resource.name.clone()), resource.clone()))
+            .collect();
+        let caches = Arc::new(Caches::new(config.store.clone(), caches.into_values()));
+        let discovery = crate::discovery::Discovery::new(&resources, &config);
+        Ok(Self {
+            store: config.store.clone(),
+            schema: pintle_api::schema(),
+            resources,
+            caches,
+            shutdown,
+            discovery,
+            index,
+            auth: Auth::new(&config),
+            bootstrapped: watch::channel(false).0,
+            config,
+        })
+    }
+
+    /// Some resource of that group and version is served.
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|resource| resource.group == group && resource.version == version)
+    }
+
+    /// The system's own objects are there.
+    pub fn bootstrapped(&self) -> bool {
+        *self.bootstrapped.borrow()
+    }
+
+    /// Says that they are.
+    pub fn set_bootstrapped(&self) {
+        self.bootstrapped.send_replace(true);
+    }
+
+    /// Waits for that.
+    pub async fn wait_bootstrapped(&self) {
+        let _ = self.bootstrapped.subscribe().wait_for(|done| *done).await;
+    }
+
+    /// The resource of that group, version and plural name.
+    pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<&Arc<Resource>> {
+        self.index.get(&(group.to_owned(), version.to_owned(), name.to_owned()))
+    }
+
+    /// A resource in any version (the first served).
+    pub fn any_version(&self, group: &str, name: &str) -> Option<&Arc<Resource>> {
+        self.resources.iter().find(|resource| resource.group == group && resource.name == name)
+    }
+}
+
+/// Group and version in which a resource is stored when that isn't each version's own.
+fn storage_version(group: &str, resource: &str) -> Option<(&'static str, &'static str)> {
+    match (group, resource) {
+        ("" | "events.k8s.io", "events") => Some(("", "v1")),
+        ("autoscaling", "horizontalpodautoscalers") => Some(("autoscaling", "v2")),
+        _ => None,
+    }
+}
