@@ -1,0 +1,228 @@
+//! A node: container runtime, kubelet, service proxy, cluster DNS and pod network of one machine.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::{Api, Client, ResourceExt};
+use pintle_client::cache::{Cache, Change};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{NetworkArgs, NodeArgs};
+use crate::containerd::Containerd;
+use crate::paths::Paths;
+use crate::pki::Pair;
+use crate::server::{Network, forever};
+use crate::{addons, image, net};
+
+/// Who the node is.
+pub struct Identity {
+    /// The cluster's authority, PEM.
+    pub ca_pem: String,
+    /// Certificate towards the API server.
+    pub client: Pair,
+    /// Certificate of the kubelet's port.
+    pub serving: Pair,
+}
+
+/// How the parts of the node reach the API server.
+pub struct Clients {
+    /// As the node.
+    pub kubelet: Client,
+    /// As the service proxy.
+    pub proxy: Client,
+    /// As the cluster DNS.
+    pub dns: Client,
+}
+
+/// The node's name: as given, else the machine's host name.
+pub fn name(args: &NodeArgs) -> String {
+    args.node_name.clone().unwrap_or_else(|| {
+        let host = nix::unistd::gethostname().ok().and_then(|h| h.into_string().ok()).unwrap_or_default();
+        if host.is_empty() { "node".to_owned() } else { host.to_ascii_lowercase() }
+    })
+}
+
+/// The node's address: as given, else the one of the default route.
+pub fn ip(args: &NodeArgs) -> IpAddr {
+    args.node_ip.unwrap_or_else(net::default_ip)
+}
+
+/// A container runtime that answers and has the images that were asked for.
+pub struct Runtime {
+    endpoint: String,
+    /// Kept running by this process, unless it is somebody else's.
+    own: Option<Containerd>,
+}
+
+/// Starts (or adopts) the container runtime and loads images into it.
+pub async fn start_runtime(paths: &Paths, args: &NodeArgs) -> anyhow::Result<Runtime> {
+    net::enable_forwarding()?;
+    if let Some(socket) = &args.container_runtime_endpoint {
+        return Ok(Runtime { endpoint: format!("unix://{}", socket.display()), own: None });
+    }
+    let own = Containerd::start(paths).await?;
+    image::load(paths, &args.image).await?;
+    Ok(Runtime { endpoint: format!("unix://{}", paths.cri_socket().display()), own: Some(own) })
+}
+
+/// Runs a node until `shutdown`.
+pub async fn run(
+    paths: &Paths,
+    args: &NodeArgs,
+    network: &NetworkArgs,
+    identity: Identity,
+    clients: Clients,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let runtime = start_runtime(paths, args).await.context("starting the container runtime")?;
+    run_with(runtime, paths, args, network, identity, clients, shutdown).await
+}
+
+/// Runs a node on a runtime that is there already.
+pub async fn run_with(
+    runtime: Runtime,
+    paths: &Paths,
+    args: &NodeArgs,
+    network: &NetworkArgs,
+    identity: Identity,
+    clients: Clients,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let network = Network::new(network)?;
+    let mut parts = tokio::task::JoinSet::new();
+    if let Some(own) = runtime.own {
+        parts.spawn(own.supervise(shutdown.clone()));
+    }
+    let (pod_cidrs, known) = watch::channel(Vec::new());
+    let kubelet = kubelet_config(paths, args, &network, &runtime.endpoint, &identity, pod_cidrs)?;
+    let client = clients.kubelet.clone();
+    parts.spawn(forever("kubelet", shutdown.clone(), {
+        let shutdown = shutdown.clone();
+        move || pintle_kubelet::run(kubelet.clone(), client.clone(), shutdown.clone())
+    }));
+    parts.spawn(pod_network(paths.clone(), name(args), known, clients.kubelet.clone(), shutdown.clone()));
+    let proxy = pintle_proxy::Config {
+        table: paths.id(),
+        cluster_cidrs: vec![network.cluster_cidr],
+        masquerade_pods: true,
+        no_masquerade: vec![network.cluster_cidr, network.service_cidr],
+        ..pintle_proxy::Config::new(name(args))
+    };
+    parts.spawn(forever("proxy", shutdown.clone(), {
+        let shutdown = shutdown.clone();
+        move || pintle_proxy::run(proxy.clone(), clients.proxy.clone(), shutdown.clone())
+    }));
+    let dns = pintle_dns::Config {
+        domain: network.domain.clone(),
+        listen: vec![SocketAddr::new(ip(args), addons::DNS_PORT)],
+        resolv_conf: Some("/etc/resolv.conf".into()),
+        ttl: 5,
+    };
+    parts.spawn(forever("dns", shutdown.clone(), {
+        let shutdown = shutdown.clone();
+        move || pintle_dns::run(dns.clone(), clients.dns.clone(), shutdown.clone())
+    }));
+    while parts.join_next().await.is_some() {}
+    Ok(())
+}
+
+fn kubelet_config(
+    paths: &Paths,
+    args: &NodeArgs,
+    network: &Network,
+    endpoint: &str,
+    identity: &Identity,
+    pod_cidrs: watch::Sender<Vec<String>>,
+) -> anyhow::Result<pintle_kubelet::Config> {
+    let mut labels: BTreeMap<String, String> = BTreeMap::from([(addons::DNS_LABEL.to_owned(), "true".to_owned())]);
+    for label in &args.node_label {
+        let (key, value) = label.split_once('=').with_context(|| format!("node label {label} is not key=value"))?;
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
+    Ok(pintle_kubelet::Config {
+        root_dir: paths.kubelet(),
+        pod_logs_dir: paths.pod_logs(),
+        cgroup_root: format!("/{}", paths.id()),
+        cluster_dns: vec![network.dns],
+        cluster_domain: network.domain.clone(),
+        resolv_conf: Some("/etc/resolv.conf".into()),
+        pod_cidrs: Some(pod_cidrs),
+        static_pod_dir: Some(paths.static_pods()),
+        port: args.kubelet_port,
+        labels,
+        server: Some(pintle_kubelet::ServerTls {
+            certificate: read(&identity.serving.cert)?,
+            key: read(&identity.serving.key)?,
+            client_ca: identity.ca_pem.clone().into_bytes(),
+        }),
+        ..pintle_kubelet::Config::new(&name(args), ip(args), endpoint)
+    })
+}
+
+/// Configures the pod network: CNI as soon as this node's pod addresses are known, routes to the other nodes' pods.
+async fn pod_network(
+    paths: Paths,
+    own: String,
+    mut known: watch::Receiver<Vec<String>>,
+    client: Client,
+    shutdown: CancellationToken,
+) {
+    let nodes: Cache<NodeObject> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
+    let mut changes = nodes.subscribe();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            changed = known.changed() => {
+                if changed.is_err() {
+                    // The kubelet is being started again; it tells anew through the same channel or not at all.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    continue;
+                }
+                let cidrs = known.borrow_and_update().clone();
+                if let Some(cidr) = cidrs.iter().find_map(|c| c.parse::<IpNet>().ok())
+                    && let Err(error) = net::write_cni(&paths, &cidr)
+                {
+                    tracing::error!(error = format!("{error:#}"), "pod network not configured");
+                }
+            }
+            change = changes.recv() => {
+                let Some(change) = change else { return };
+                if change.object().name_any() != own {
+                    follow_node(change).await;
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the route to another node's pods.
+async fn follow_node(change: Change<NodeObject>) {
+    let route = |node: &Arc<NodeObject>| -> Option<(IpNet, IpAddr)> {
+        let cidr = node.spec.as_ref()?.pod_cidr.as_ref()?.parse().ok()?;
+        let addresses = node.status.as_ref()?.addresses.as_ref()?;
+        let ip = addresses.iter().find(|a| a.type_ == "InternalIP")?.address.parse::<Ipv4Addr>().ok()?;
+        Some((cidr, IpAddr::V4(ip)))
+    };
+    let outcome = match &change {
+        Change::Updated { old, new } if route(old) == route(new) => return,
+        Change::Added(node) | Change::Updated { new: node, .. } => match route(node) {
+            Some((cidr, ip)) => net::route_via(&cidr, ip).await,
+            None => return,
+        },
+        Change::Deleted(node) => match route(node) {
+            Some((cidr, _)) => net::unroute(&cidr).await,
+            None => return,
+        },
+    };
+    if let Err(error) = outcome {
+        tracing::warn!(error = format!("{error:#}"), node = change.object().name_any(), "route not set");
+    }
+}
