@@ -45,6 +45,9 @@ pub enum Command {
     Proxy(ProxyArgs),
     /// Run the kubelet alone, against any API server and CRI runtime.
     Kubelet(KubeletArgs),
+    /// Print the name of the cluster's kernel objects: network namespace, cgroup, nftables table.
+    #[command(hide = true)]
+    Id(DataArgs),
     /// Relay a loopback port to the API server's socket of an isolated cluster.
     #[command(hide = true)]
     Forward(ForwardArgs),

@@ -54,6 +54,10 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => up::up(args).await,
         Command::Down(args) => up::down(args).await,
+        Command::Id(args) => {
+            println!("{}", paths::Paths::new(&args.data_dir)?.id());
+            Ok(())
+        }
         Command::Forward(args) => up::forward(args).await,
         Command::Server(args) => server::run(args, on_signal()?).await,
         Command::Agent(args) => agent::run(args, on_signal()?).await,
