@@ -1,0 +1,31 @@
+//! The controller manager: loops that move the cluster from what is to what is asked for.
+//!
+//! One folder a controller, each in three steps: *observe* (shared caches), *plan* (a pure function over what was
+//! observed, tested by tables), *execute* (writes through the API). A controller takes keys, never event data; each
+//! pass works out the whole desired state again, so that a lost signal costs time but never correctness.
+//!
+//! Main types: [`Config`] and [`run`]; [`table::CONTROLLERS`] is the list of controllers by upstream's names.
+//!
+//! Invariants: controllers never talk to the store; there is one cache a kind for the whole process
+//! ([`context::Context::cache`]); where a stale cache could make a controller create twice, [`expectations`] stand
+//! guard; no controller imports another one's folder except for shared pure helpers at this level.
+
+pub mod config;
+pub mod context;
+pub mod expectations;
+pub mod table;
+
+mod claim;
+mod deployment;
+mod hash;
+mod key;
+mod meta;
+mod pod_control;
+mod pod_feed;
+mod pods;
+mod replicaset;
+mod retry;
+mod template;
+
+pub use config::Config;
+pub use table::run;
