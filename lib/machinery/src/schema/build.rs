@@ -87,11 +87,16 @@ impl Builder {
         let embeds = std::mem::take(&mut self.embeds[index]);
         for embed in embeds.iter().rev() {
             self.flatten(embed.id.0 as usize);
-            let inner = self.schema.structs[embed.id.0 as usize].fields.clone();
+            let embedded = &self.schema.structs[embed.id.0 as usize];
+            let (name, inner) = (embedded.short_name().to_owned(), embedded.fields.clone());
             let ty = &mut self.schema.structs[index];
             for mut field in inner.into_iter().rev() {
                 if !ty.fields.iter().any(|own| own.json == field.json) {
                     field.number = 0;
+                    field.embedded = Some(match field.embedded {
+                        Some(deeper) => format!("{name}.{deeper}"),
+                        None => name.clone(),
+                    });
                     ty.fields.insert(embed.position, field);
                 }
             }

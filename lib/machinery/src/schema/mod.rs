@@ -121,6 +121,8 @@ pub struct Field {
     pub default: Option<Value>,
     /// The values that are allowed; empty: any.
     pub enum_values: Vec<String>,
+    /// The Go names of the embedded structs that it comes from, parted by dots: error messages name them.
+    pub embedded: Option<String>,
     /// The Go types of the value, of its items, of theirs, parted by `|`: error messages name them.
     pub go: String,
 }

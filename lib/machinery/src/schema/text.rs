@@ -11,7 +11,8 @@
 //!   replicas 1 *int32 omitempty default=1
 //!   conditions 6 []DeploymentCondition omitempty patch=merge key=type list=map:type
 //! ```
-//! A field line is JSON name, protobuf number, type, flags; `default=` is the last flag, JSON to the end of the line.
+//! A field line is JSON name, protobuf number, type, flags; `default=` is the last flag, JSON to the end of the line, as
+//! `enum=` is an alias' last one.
 //! `+` embeds a struct. Types are written as in Go: `*` absent is not zero, `[]` list, `map[string]`; a name without
 //! dots is of the same package, `core.v1.Pod` is of another one, lower-case names are the basic types.
 
@@ -99,14 +100,8 @@ impl<'a> Reader<'a> {
             Some("alias") => {
                 let name = words.next().ok_or("alias without a name")?;
                 let ty = words.next().ok_or("alias without a type")?;
-                let mut alias = Alias { ty, values: None, wrapped: false };
-                for flag in words {
-                    match flag.split_once('=') {
-                        Some(("enum", values)) => alias.values = Some(values),
-                        None if flag == "wrapped" => alias.wrapped = true,
-                        _ => return Err("unknown flag"),
-                    }
-                }
+                let values = line.split_once(" enum=").map(|(_, values)| values);
+                let alias = Alias { ty, values, wrapped: words.next() == Some("wrapped") };
                 self.aliases.insert((self.package, name), alias);
                 Ok(())
             }
@@ -196,6 +191,7 @@ impl<'a> Reader<'a> {
             patch_merge_key: None,
             default,
             enum_values,
+            embedded: None,
             go,
         };
         words.try_for_each(|flag| set_flag(&mut field, flag))?;

@@ -1,0 +1,347 @@
+//! Reads JSON of a known type in one pass: values, unknown and duplicate fields, the first wrong type.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use super::scan::{Form, Scanner, number_value};
+use crate::{
+    codec::{DecodeError, Decoded, scalar},
+    schema::{Field, Object, Schema, StructType, Type, Value},
+};
+
+/// More strict errors than this are not listed.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// Decodes an object of that type. Nulls are dropped; fields that the schema does not know are dropped and listed.
+pub fn decode(schema: &Schema, ty: &StructType, bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let mut reader =
+        Reader { scanner: Scanner::new(bytes), schema, path: Vec::with_capacity(16), strict_errors: Vec::new(), error: None };
+    let value = reader.root(ty).map_err(DecodeError::Syntax)?;
+    reader.scanner.end().map_err(DecodeError::Syntax)?;
+    match reader.error {
+        Some(error) => Err(DecodeError::Type(error)),
+        None => Ok(Decoded { value, strict_errors: reader.strict_errors }),
+    }
+}
+
+/// One step of the way to the value that is being read.
+enum Step<'a> {
+    Field(&'a Field),
+    Index(usize),
+    Key(Cow<'a, str>),
+}
+
+/// What a value is read into: its type, and where error messages find the Go names.
+#[derive(Clone, Copy)]
+struct Target<'s> {
+    ty: &'s Type,
+    /// The struct and field it belongs to.
+    owner: &'s StructType,
+    field: &'s Field,
+    /// How many lists or maps down from the field.
+    depth: usize,
+}
+
+struct Reader<'a> {
+    scanner: Scanner<'a>,
+    schema: &'a Schema,
+    path: Vec<Step<'a>>,
+    strict_errors: Vec<String>,
+    /// The first value of a wrong type; reading goes on to find syntax errors.
+    error: Option<String>,
+}
+
+type Read<T> = Result<T, String>;
+
+impl<'a> Reader<'a> {
+    fn root(&mut self, ty: &'a StructType) -> Read<Value> {
+        match self.scanner.form()? {
+            Form::Object => Ok(Value::Object(self.object(ty)?)),
+            form => {
+                self.scanner.skip()?;
+                if form != Form::Null {
+                    let message = format!("json: cannot unmarshal {} into Go value of type {}", form.name(), ty.go);
+                    self.error.get_or_insert(message);
+                }
+                Ok(Value::Object(Object::new()))
+            }
+        }
+    }
+
+    /// The fields of a struct, from its brace.
+    fn object(&mut self, ty: &'a StructType) -> Read<Object> {
+        self.scanner.enter()?;
+        let mut object = Object::new();
+        let mut seen = Seen::default();
+        let mut first = true;
+        while let Some(key) = self.scanner.key(first)? {
+            first = false;
+            let Some(index) = ty.field_index(&key) else {
+                self.unknown(ty, key, &mut object)?;
+                continue;
+            };
+            let field = &ty.fields[index];
+            if !seen.insert(index) {
+                self.strict("duplicate field", &field.json);
+            }
+            self.path.push(Step::Field(field));
+            let value = self.value(Target { ty: &field.ty, owner: ty, field, depth: 0 })?;
+            self.path.pop();
+            if let Some(value) = value {
+                merge(&mut object, &field.json, value);
+            }
+        }
+        Ok(object)
+    }
+
+    fn unknown(&mut self, ty: &StructType, key: Cow<'a, str>, object: &mut Object) -> Read<()> {
+        if ty.preserve_unknown {
+            let value = self.scanner.value()?;
+            object.insert(key.into_owned(), value);
+            return Ok(());
+        }
+        self.strict("unknown field", &key);
+        self.scanner.skip()
+    }
+
+    /// One value; none for null, which leaves a field as it was.
+    fn value(&mut self, target: Target<'a>) -> Read<Option<Value>> {
+        let form = self.scanner.form()?;
+        if form == Form::Null && !matches!(target.ty, Type::Any | Type::FieldsV1) {
+            self.scanner.literal()?;
+            return Ok(None);
+        }
+        Ok(Some(match (target.ty, form) {
+            (Type::String, Form::String) => Value::String(self.scanner.string()?.into_owned()),
+            (Type::Bool, Form::Bool) => Value::Bool(self.scanner.literal()?),
+            (Type::Int32 | Type::Int64, Form::Number) => return self.integer(target).map(Some),
+            (Type::IntOrString, Form::Number) => return self.integer(target).map(Some),
+            (Type::IntOrString, Form::String) => Value::String(self.scanner.string()?.into_owned()),
+            (Type::Double, Form::Number) => double(self.scanner.number()?),
+            (Type::Struct(id), Form::Object) => Value::Object(self.object(self.schema.get(*id))?),
+            (Type::Map(item), Form::Object) => Value::Object(self.map(target, item)?),
+            (Type::List(item) | Type::Wrapped(item), Form::Array) => Value::Array(self.list(target, item)?),
+            (Type::Any | Type::FieldsV1, _) => match self.scanner.value()? {
+                Value::Null => return Ok(None),
+                value => value,
+            },
+            (Type::Quantity, _) => return self.quantity(form).map(Some),
+            (Type::Time | Type::MicroTime | Type::Duration | Type::Bytes, Form::String) => {
+                let text = self.scanner.string()?;
+                let read = canonical(target.ty, &text);
+                Value::String(self.checked(read))
+            }
+            (Type::Union(id), _) => return self.union(target, self.schema.get(*id), form),
+            _ => {
+                self.mismatch(target, form)?;
+                return Ok(None);
+            }
+        }))
+    }
+
+    fn integer(&mut self, target: Target<'a>) -> Read<Value> {
+        let text = self.scanner.number()?;
+        let wide = matches!(target.ty, Type::Int64);
+        let number = text.parse::<i64>().ok().filter(|number| wide || i32::try_from(*number).is_ok());
+        match number {
+            Some(number) => Ok(number.into()),
+            None => {
+                self.wrong_type(target, &format!("number {text}"));
+                Ok(Value::from(0))
+            }
+        }
+    }
+
+    /// A quantity: text, or a bare number.
+    fn quantity(&mut self, form: Form) -> Read<Value> {
+        let text = match form {
+            Form::String => self.scanner.string()?,
+            Form::Number => Cow::Borrowed(self.scanner.number()?),
+            _ => {
+                self.scanner.skip()?;
+                Cow::Borrowed("?")
+            }
+        };
+        let read = scalar::canonical_quantity(&text);
+        Ok(Value::String(self.checked(read)))
+    }
+
+    /// The text, or nothing and the error noted.
+    fn checked(&mut self, read: Result<String, String>) -> String {
+        read.unwrap_or_else(|error| {
+            self.error.get_or_insert(error);
+            String::new()
+        })
+    }
+
+    fn map(&mut self, target: Target<'a>, item: &'a Type) -> Read<Object> {
+        self.scanner.enter()?;
+        let mut map = Object::new();
+        let mut first = true;
+        while let Some(key) = self.scanner.key(first)? {
+            first = false;
+            if map.contains_key(&*key) {
+                self.strict("duplicate field", &key);
+            }
+            self.path.push(Step::Key(key));
+            let value = self.value(Target { ty: item, depth: target.depth + 1, ..target })?;
+            if let Some(Step::Key(key)) = self.path.pop() {
+                map.insert(key.into_owned(), value.unwrap_or_else(|| zero(item)));
+            }
+        }
+        Ok(map)
+    }
+
+    fn list(&mut self, target: Target<'a>, item: &'a Type) -> Read<Vec<Value>> {
+        self.scanner.enter()?;
+        let mut items = Vec::new();
+        while self.scanner.item(items.is_empty())? {
+            self.path.push(Step::Index(items.len()));
+            let value = self.value(Target { ty: item, depth: target.depth + 1, ..target })?;
+            self.path.pop();
+            items.push(value.unwrap_or_else(|| zero(item)));
+        }
+        Ok(items)
+    }
+
+    /// One of a union's fields, chosen by the value's form.
+    fn union(&mut self, target: Target<'a>, ty: &'a StructType, form: Form) -> Read<Option<Value>> {
+        let fits = |field: &&Field| {
+            matches!(
+                (&field.ty, form),
+                (Type::Struct(_), Form::Object) | (Type::List(_), Form::Array) | (Type::Bool, Form::Bool)
+            )
+        };
+        match ty.fields.iter().find(fits) {
+            Some(field) => self.value(Target { ty: &field.ty, owner: ty, field, depth: 0 }),
+            None => {
+                self.mismatch(target, form)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Passes over a value of a wrong form and notes the error.
+    fn mismatch(&mut self, target: Target<'a>, form: Form) -> Read<()> {
+        self.scanner.skip()?;
+        self.wrong_type(target, form.name());
+        Ok(())
+    }
+
+    fn wrong_type(&mut self, target: Target<'a>, found: &str) {
+        if self.error.is_some() {
+            return;
+        }
+        let mut message =
+            format!("json: cannot unmarshal {found} into Go struct field {}.", target.owner.short_name());
+        let fields = self.path.iter().filter_map(|step| match step {
+            Step::Field(field) => Some(*field),
+            _ => None,
+        });
+        for (at, field) in fields.enumerate() {
+            if at > 0 {
+                message.push('.');
+            }
+            if let Some(embedded) = &field.embedded {
+                let _ = write!(message, "{embedded}.");
+            }
+            message.push_str(&field.json);
+        }
+        let wanted = match target.ty {
+            Type::Time | Type::MicroTime | Type::Duration => "string",
+            Type::IntOrString => "int32",
+            _ => target.field.go_type(target.depth),
+        };
+        let _ = write!(message, " of type {wanted}");
+        self.error = Some(message);
+    }
+
+    fn strict(&mut self, what: &str, name: &str) {
+        if self.strict_errors.len() >= MAX_STRICT_ERRORS {
+            return;
+        }
+        let mut message = format!("{what} \"");
+        for step in &self.path {
+            let name: &str = match step {
+                Step::Index(index) => {
+                    let _ = write!(message, "[{index}]");
+                    continue;
+                }
+                Step::Field(field) => &field.json,
+                Step::Key(key) => key,
+            };
+            dotted(&mut message, name, what.len() + 2);
+        }
+        dotted(&mut message, name, what.len() + 2);
+        message.push('"');
+        if !self.strict_errors.contains(&message) {
+            self.strict_errors.push(message);
+        }
+    }
+}
+
+fn dotted(message: &mut String, name: &str, start: usize) {
+    if message.len() > start {
+        message.push('.');
+    }
+    message.push_str(name);
+}
+
+/// Which fields were there already.
+#[derive(Default)]
+struct Seen([u64; 4]);
+
+impl Seen {
+    /// False if it was there.
+    fn insert(&mut self, index: usize) -> bool {
+        let Some(word) = self.0.get_mut(index / 64) else { return true };
+        let bit = 1 << (index % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
+/// Sets a field; the second value of a duplicate struct or map is laid over the first, as Go does.
+fn merge(object: &mut Object, name: &str, value: Value) {
+    match (object.get_mut(name), value) {
+        (Some(Value::Object(old)), Value::Object(new)) => {
+            for (key, value) in new {
+                merge(old, &key, value);
+            }
+        }
+        (_, value) => {
+            object.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn canonical(ty: &Type, text: &str) -> Result<String, String> {
+    match ty {
+        Type::Time => scalar::canonical_time(text, false),
+        Type::MicroTime => scalar::canonical_time(text, true),
+        Type::Duration => scalar::parse_duration(text).map(scalar::format_duration),
+        _ => scalar::decode_base64(text).map(|bytes| scalar::encode_base64(&bytes)),
+    }
+}
+
+/// A float; a whole one as Go writes it, without a fraction.
+fn double(text: &str) -> Value {
+    let value = number_value(text);
+    match value.as_f64() {
+        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => Value::from(float as i64),
+        _ => value,
+    }
+}
+
+/// What Go has for null in a list or map.
+pub(super) fn zero(ty: &Type) -> Value {
+    match ty {
+        Type::Bool => Value::Bool(false),
+        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::from(0),
+        Type::String => Value::String(String::new()),
+        Type::Duration => Value::from("0s"),
+        Type::Quantity => Value::from("0"),
+        Type::Struct(_) => Value::Object(Object::new()),
+        _ => Value::Null,
+    }
+}

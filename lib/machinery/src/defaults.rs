@@ -1,0 +1,68 @@
+//! Constant defaults of fields, out of the schema. Defaults that depend on other fields are code beside the kinds.
+
+use crate::schema::{Object, Schema, StructType, Type, Value};
+
+/// Sets every field that has a default and is absent, in all structs that are there.
+///
+/// A struct that Go always has (no pointer) is there even if the value lacks it, as its defaults are set upstream too.
+pub fn apply(schema: &Schema, ty: &StructType, value: &mut Value) {
+    if let Value::Object(object) = value {
+        fields(schema, ty, object);
+    }
+}
+
+fn fields(schema: &Schema, ty: &StructType, object: &mut Object) {
+    for field in &ty.fields {
+        let there = object.get(&field.json).is_some_and(|value| !value.is_null());
+        if !there {
+            if let Some(default) = &field.default {
+                object.insert(field.json.clone(), default.clone());
+            } else if let (Type::Struct(id), false) = (&field.ty, field.pointer) {
+                let mut inner = Object::new();
+                fields(schema, schema.get(*id), &mut inner);
+                if !inner.is_empty() {
+                    object.insert(field.json.clone(), Value::Object(inner));
+                }
+                continue;
+            }
+        }
+        if let Some(value) = object.get_mut(&field.json) {
+            inside(schema, &field.ty, value);
+        }
+    }
+}
+
+fn inside(schema: &Schema, ty: &Type, value: &mut Value) {
+    match (ty, value) {
+        (Type::Struct(id), Value::Object(object)) => fields(schema, schema.get(*id), object),
+        (Type::List(item), Value::Array(items)) if matches!(**item, Type::Struct(_)) => {
+            items.iter_mut().for_each(|value| inside(schema, item, value));
+        }
+        (Type::Map(item), Value::Object(object)) if matches!(**item, Type::Struct(_)) => {
+            object.values_mut().for_each(|value| inside(schema, item, value));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::text;
+
+    const TABLE: &str = "package a.v1 io.a go=v1 serves=a/v1\n\
+        type A kind\n  replicas 1 *int32 default=1\n  inner 2 B\n  maybe 3 *B\n  list 4 []B\n\
+        type B\n  mode 1 string default=\"x\"\n";
+
+    #[test]
+    fn sets_what_is_absent() {
+        let schema = text::parse(&[("a", TABLE)]).unwrap();
+        let ty = schema.kind("a", "v1", "A").unwrap();
+        let mut value = json!({"list": [{}, {"mode": "y"}], "maybe": null});
+        apply(&schema, ty, &mut value);
+        let wanted = json!({"replicas": 1, "inner": {"mode": "x"}, "maybe": null, "list": [{"mode": "x"}, {"mode": "y"}]});
+        assert_eq!(value, wanted);
+    }
+}
