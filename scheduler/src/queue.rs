@@ -326,7 +326,7 @@ mod tests {
         // Five minutes are the longest wait.
         queue.failed("a", Events::NODE_ADD, after(4));
         assert!(queue.pop(after(300)).is_none());
-        assert!(queue.pop(after(305)).is_some());
+        assert!(queue.pop(after(335)).is_some());
     }
 
     #[test]

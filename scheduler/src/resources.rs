@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use pintle_machinery::quantity;
 
 /// What a container without a CPU request counts for when nodes are compared.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
@@ -93,54 +94,10 @@ impl Resources {
     }
 }
 
+/// A malformed quantity, which the API does not let through, counts as nothing.
 fn amount(name: &str, quantity: &Quantity) -> i64 {
-    parse_scaled(&quantity.0, if name == "cpu" { 3 } else { 0 }).unwrap_or(0)
-}
-
-/// A suffix as (base, exponent).
-fn suffix_factor(suffix: &str) -> Option<(i128, i32)> {
-    Some(match suffix {
-        "n" => (10, -9),
-        "u" => (10, -6),
-        "m" => (10, -3),
-        "" => (10, 0),
-        "k" => (10, 3),
-        "M" => (10, 6),
-        "G" => (10, 9),
-        "T" => (10, 12),
-        "P" => (10, 15),
-        "E" => (10, 18),
-        "Ki" => (2, 10),
-        "Mi" => (2, 20),
-        "Gi" => (2, 30),
-        "Ti" => (2, 40),
-        "Pi" => (2, 50),
-        "Ei" => (2, 60),
-        exponent => (10, exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
-    })
-}
-
-/// The quantity times 10^scale, rounded up; too large values saturate, malformed ones give nothing.
-fn parse_scaled(text: &str, scale: i32) -> Option<i64> {
-    let split = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(split);
-    let (base, exponent) = suffix_factor(suffix)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let mut decimal = scale - i32::try_from(fraction.len()).ok()?;
-    let mut value = mantissa;
-    if base == 2 {
-        value = value.saturating_mul(1i128 << exponent);
-    } else {
-        decimal += exponent;
-    }
-    let power = 10i128.checked_pow(decimal.unsigned_abs().min(38)).unwrap_or(i128::MAX);
-    let value = if decimal >= 0 {
-        value.saturating_mul(power)
-    } else {
-        value.div_euclid(power) + i128::from(value.rem_euclid(power) != 0)
-    };
-    Some(i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX }))
+    let Ok(quantity) = quantity.0.parse::<quantity::Quantity>() else { return 0 };
+    if name == "cpu" { quantity.milli_value() } else { quantity.value() }
 }
 
 /// What a pod asks of its node.
@@ -220,20 +177,16 @@ mod tests {
 
     #[test]
     fn quantities_round_up() {
-        for (text, scale, want) in [
-            ("100m", 3, Some(100)),
-            ("1", 3, Some(1000)),
-            ("0.5", 3, Some(500)),
-            ("100u", 3, Some(1)),
-            ("1.5Gi", 0, Some(1_610_612_736)),
-            ("128e6", 0, Some(128_000_000)),
-            ("1k", 0, Some(1000)),
-            ("1500m", 0, Some(2)),
-            ("100E", 0, Some(i64::MAX)),
-            ("x", 0, None),
-            ("1Zi", 0, None),
+        for (name, text, want) in [
+            ("cpu", "100m", 100),
+            ("cpu", "1", 1000),
+            ("cpu", "100u", 1),
+            ("memory", "1.5Gi", 1_610_612_736),
+            ("memory", "1500m", 2),
+            ("memory", "100E", i64::MAX),
+            ("memory", "x", 0),
         ] {
-            assert_eq!(parse_scaled(text, scale), want, "{text}");
+            assert_eq!(amount(name, &Quantity(text.to_owned())), want, "{text}");
         }
     }
 
