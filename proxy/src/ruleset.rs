@@ -115,9 +115,12 @@ fn base_chains(s: &Settings) -> BTreeMap<String, (String, Vec<String>)> {
     }
     let node_port = format!("{here} meta l4proto . th dport vmap");
     let dead_service = format!("ct state new {portal} @{DEAD_SERVICES}");
-    let stray = format!("{ip} daddr @{CLUSTER_IPS} reject");
     let nat = |hook: &str, priority: &str| format!("type nat hook {hook} priority {priority} ; policy accept ;");
-    let filter = |hook: &str| format!("type filter hook {hook} priority filter ; policy accept ;");
+    // Before routing, so that it works on a node without a route to the service range; after translation, so that a cluster
+    // IP which is still there has no such port.
+    let filter = |hook: &str, priority: &str| format!("type filter hook {hook} priority {priority} ; policy accept ;");
+    let dead_node_port = format!("ct state new {node_port} @{DEAD_NODE_PORTS}");
+    let refusals = vec![dead_node_port, dead_service, format!("{ip} daddr @{CLUSTER_IPS} reject")];
     let mut masquerade = vec![
         format!("meta mark & {0:#x} == {0:#x} meta mark set meta mark ^ {0:#x} masquerade fully-random", s.mark),
         format!("ct status dnat {ip} saddr . {ip} daddr @{HAIRPIN} masquerade fully-random"),
@@ -136,17 +139,8 @@ fn base_chains(s: &Settings) -> BTreeMap<String, (String, Vec<String>)> {
         ("prerouting", nat("prerouting", "dstnat"), vec!["jump services".to_owned()]),
         ("output", nat("output", "-100"), vec!["jump services".to_owned()]),
         ("postrouting", nat("postrouting", "srcnat"), masquerade),
-        (
-            "filter-input",
-            filter("input"),
-            vec![format!("ct state new {node_port} @{DEAD_NODE_PORTS}"), dead_service.clone()],
-        ),
-        ("filter-forward", filter("forward"), vec![dead_service.clone(), stray.clone()]),
-        (
-            "filter-output",
-            filter("output"),
-            vec![dead_service, format!("ct state new {node_port} @{DEAD_NODE_PORTS}"), stray],
-        ),
+        ("filter-prerouting", filter("prerouting", "-90"), refusals.clone()),
+        ("filter-output", filter("output", "filter"), refusals),
     ];
     chains.into_iter().map(|(name, declaration, rules)| (name.to_owned(), (declaration, rules))).collect()
 }

@@ -150,7 +150,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         for name in ["node", "client", "pod0", "pod1"] {
-            let _ = Command::new("ip").args(["netns", "del", &self.name(name)]).status();
+            let _ = Command::new("ip").args(["netns", "del", &self.name(name)]).output();
         }
     }
 }
@@ -249,6 +249,7 @@ async fn packets_arrive() {
         assert_eq!(lab.ask(role, at), Err("ConnectionRefused".to_owned()), "{role} {at}");
     }
     assert!(began.elapsed() < Duration::from_millis(900));
+    assert_eq!(lab.ask("client", &format!("{VIP}:81")), Err("ConnectionRefused".to_owned()), "no such port");
 
     // A table that someone removed comes back.
     proxy.sync(made(&PODS, json!({}))).await.expect("sync");
