@@ -27,6 +27,8 @@ pub struct NodeInfo {
     pub scored_memory: i64,
     /// What the node offers.
     pub allocatable: Resources,
+    /// How many of the pods have a say about other pods (affinity or anti-affinity, required or preferred).
+    pub affine_pods: usize,
     /// Sizes of the images on it, by each of their names.
     pub images: Arc<HashMap<String, i64>>,
     known: bool,
@@ -58,6 +60,7 @@ impl NodeInfo {
         self.requested.add(&pod.requests.exact);
         self.scored_cpu += pod.requests.scored_cpu;
         self.scored_memory += pod.requests.scored_memory;
+        self.affine_pods += usize::from(pod.is_affine());
         self.pods.push(pod);
     }
 
@@ -68,6 +71,7 @@ impl NodeInfo {
         self.requested.sub(&pod.requests.exact);
         self.scored_cpu -= pod.requests.scored_cpu;
         self.scored_memory -= pod.requests.scored_memory;
+        self.affine_pods -= usize::from(pod.is_affine());
     }
 
     fn set_node(&mut self, node: Arc<Node>) {

@@ -60,9 +60,8 @@ impl Actor {
             "metadata": {"name": pod.name(), "namespace": pod.namespace(), "uid": pod.uid()},
             "target": {"kind": "Node", "name": node},
         });
-        let body = binding.to_string().into_bytes();
         let result: Result<Value, _> =
-            self.pods(pod).create_subresource("binding", pod.name(), &PostParams::default(), &body).await;
+            self.pods(pod).create_subresource("binding", pod.name(), &PostParams::default(), &binding).await;
         match result {
             Ok(_) => {
                 info!(pod = %key(pod), node, "bound");
@@ -76,7 +75,12 @@ impl Actor {
             }
             Err(error) => {
                 warn!(pod = %key(pod), node, %error, "binding failed");
-                self.report(pod, "SchedulerError", &format!("binding rejected: {error}"), pod.nominated()).await;
+                let cause = match error {
+                    kube::Error::Api(status) => status.message,
+                    other => other.to_string(),
+                };
+                let message = format!("binding rejected: running Bind plugin \"DefaultBinder\": {cause}");
+                self.report(pod, "SchedulerError", &message, pod.nominated()).await;
                 false
             }
         }

@@ -194,6 +194,11 @@ impl PodInfo {
         self.pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
     }
 
+    /// Whether the pod has a say about which pods are near it.
+    pub fn is_affine(&self) -> bool {
+        !self.affinity.is_empty() || !self.anti_affinity.is_empty() || !self.preferred_pods.is_empty()
+    }
+
     /// True once the pod is being deleted.
     pub fn is_terminating(&self) -> bool {
         self.pod.metadata.deletion_timestamp.is_some()

@@ -1,6 +1,7 @@
 //! The scheduler against a real API server, named by `PINTLE_TEST_KUBECONFIG`; without it there is nothing to test against.
 //! Nodes are objects made here: no kubelet runs.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
@@ -12,7 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const NAMESPACE: &str = "scheduler-test";
+/// Of this run alone: a server without controllers never finishes deleting a namespace.
+static NAMESPACE: LazyLock<String> = LazyLock::new(|| format!("scheduler-test-{}", std::process::id()));
 
 fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("a valid object")
@@ -63,7 +65,7 @@ fn message(pod: &Pod) -> String {
 }
 
 async fn has_event(client: &Client, pod: &str, reason: &str, message: &str) {
-    let events: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(client.clone(), &NAMESPACE);
     let parameters = ListParams::default().fields(&format!("involvedObject.name={pod},reason={reason}"));
     for _ in 0..50 {
         let list = events.list(&parameters).await.expect("events");
@@ -76,10 +78,10 @@ async fn has_event(client: &Client, pod: &str, reason: &str, message: &str) {
 }
 
 async fn prepare(client: &Client) {
-    let namespace = json!({"metadata": {"name": NAMESPACE}});
+    let namespace = json!({"metadata": {"name": *NAMESPACE}});
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &object(namespace)).await.expect("namespace");
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &NAMESPACE);
     accounts.create(&PostParams::default(), &object(json!({"metadata": {"name": "default"}}))).await.expect("account");
     let classes: Api<PriorityClass> = Api::all(client.clone());
     let class = json!({"metadata": {"name": "scheduler-test-high"}, "value": 1000});
@@ -87,7 +89,7 @@ async fn prepare(client: &Client) {
 }
 
 async fn clean(client: &Client) {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &NAMESPACE);
     pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await.expect("pods");
     let classes: Api<PriorityClass> = Api::all(client.clone());
     classes.delete("scheduler-test-high", &DeleteParams::default()).await.expect("class");
@@ -96,7 +98,7 @@ async fn clean(client: &Client) {
         nodes.delete(name, &DeleteParams::default()).await.expect("node");
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces.delete(NAMESPACE, &DeleteParams::default()).await.expect("namespace");
+    namespaces.delete(&NAMESPACE, &DeleteParams::default()).await.expect("namespace");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,14 +110,15 @@ async fn schedules_reports_and_preempts() {
     prepare(&client).await;
     let shutdown = CancellationToken::new();
     let scheduler = tokio::spawn(pintle_scheduler::run(Default::default(), client.clone(), shutdown.clone()));
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &NAMESPACE);
 
     // No node at all, then one.
     make_pod(&pods, "first", "1", None).await;
     wait(&pods, "first", "a report", |p| message(p) == "no nodes available to schedule pods").await;
     make_node(&client, "st-a", "2").await;
     wait(&pods, "first", "a node", |p| node_of(p) == Some("st-a")).await;
-    has_event(&client, "first", "Scheduled", "Successfully assigned scheduler-test/first to st-a").await;
+    let assigned = format!("Successfully assigned {}/first to st-a", *NAMESPACE);
+    has_event(&client, "first", "Scheduled", &assigned).await;
 
     // No room, in upstream's words; a second node helps.
     make_pod(&pods, "second", "2", None).await;

@@ -134,7 +134,7 @@ impl Plugin for InterPodAffinity {
         let (pod, snapshot) = (pod.clone(), snapshot.clone());
         let mut state =
             Affinities { pod, snapshot, wanted: Domains::new(), unwanted: Domains::new(), hostile: Domains::new() };
-        for node in &state.snapshot.clone().nodes {
+        for node in state.snapshot.clone().nodes.iter().filter(|n| own || n.affine_pods > 0) {
             for other in node.pods.iter().filter(|p| own || !p.anti_affinity.is_empty()) {
                 state.update(other, node, 1);
             }
@@ -147,7 +147,8 @@ impl Plugin for InterPodAffinity {
     fn pre_score(&self, pod: &Arc<PodInfo>, snapshot: &Arc<Snapshot>, _: &[Arc<NodeInfo>]) -> Option<Box<dyn Scorer>> {
         let mut sums = Domains::new();
         let labels = |p: &PodInfo| snapshot.namespace_labels(p.namespace());
-        for node in &snapshot.nodes {
+        let own = !pod.preferred_pods.is_empty();
+        for node in snapshot.nodes.iter().filter(|n| own || n.affine_pods > 0) {
             for other in &node.pods {
                 for (weight, term) in pod.preferred_pods.iter().filter(|(_, t)| t.matches(other, labels(other))) {
                     count(&mut sums, term, node, *weight);
