@@ -1,0 +1,125 @@
+//! The proxy against a real API server, named by `PINTLE_TEST_KUBECONFIG`; without it there is nothing to test against.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use pintle_proxy::netns;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("a valid object")
+}
+
+async fn client() -> Option<Client> {
+    let path = std::env::var("PINTLE_TEST_KUBECONFIG").ok()?;
+    let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
+    Some(Client::try_from(config).expect("a client"))
+}
+
+struct Netns(String);
+
+impl Netns {
+    fn new() -> Netns {
+        let name = format!("pxa{}", std::process::id());
+        let made =
+            Command::new("sh").args(["-ec", &format!("ip netns add {name} && ip -n {name} link set lo up")]).status();
+        assert!(made.expect("ip").success());
+        Netns(name)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.0)
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
+}
+
+async fn tables(space: &netns::Namespace) -> String {
+    space.run("nft", &["list", "ruleset"], "").await.expect("nft")
+}
+
+async fn until(space: &netns::Namespace, what: &str, done: impl Fn(&str) -> bool) {
+    let mut last = String::new();
+    for _ in 0..100 {
+        last = tables(space).await;
+        if done(&last) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what} did not come about:\n{last}");
+}
+
+/// The status line that a port of the namespace answers with.
+fn health(path: PathBuf, port: u16) -> String {
+    let ask = move || -> std::io::Result<String> {
+        nix::sched::setns(std::fs::File::open(path)?, nix::sched::CloneFlags::CLONE_NEWNET)?;
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    };
+    std::thread::spawn(ask).join().expect("no panic").unwrap_or_else(|e| e.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_become_rules() {
+    let Some(client) = client().await else {
+        eprintln!("skipped: PINTLE_TEST_KUBECONFIG is not set");
+        return;
+    };
+    let (lab, namespace) = (Netns::new(), format!("proxy-test-{}", std::process::id()));
+    let space = netns::Namespace { path: Some(lab.path()) };
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces
+        .create(&PostParams::default(), &object(json!({"metadata": {"name": namespace}})))
+        .await
+        .expect("namespace");
+    let shutdown = CancellationToken::new();
+    let config = pintle_proxy::Config { netns: Some(lab.path()), ..pintle_proxy::Config::new("n1") };
+    let proxy = tokio::spawn(pintle_proxy::run(config.clone(), client.clone(), shutdown.clone()));
+
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": {"app": "web"}, "ports": [{"port": 80}]});
+    let service =
+        services.create(&PostParams::default(), &object(json!({"metadata": {"name": "web"}, "spec": spec}))).await;
+    let spec = service.expect("service").spec.expect("spec");
+    let (vip, port) = (spec.cluster_ip.expect("ip"), spec.health_check_node_port.expect("port"));
+    let port = u16::try_from(port).expect("port");
+    until(&space, "refusal", |t| t.contains(&format!("{vip} . tcp . 80 : goto refuse"))).await;
+    assert!(health(lab.path(), port).contains("503"));
+
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
+    let slice = json!({"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080}], "endpoints": [{"addresses": ["10.244.1.2"], "nodeName": "n1"}]});
+    slices.create(&PostParams::default(), &object(slice)).await.expect("slice");
+    until(&space, "a way", |t| t.contains("dnat to 10.244.1.2:8080") && !t.contains("goto refuse\n")).await;
+    assert!(health(lab.path(), port).contains("200"));
+
+    let moved = json!({"endpoints": [{"addresses": ["10.244.2.2"], "nodeName": "n2"}]});
+    slices.patch("web-1", &PatchParams::default(), &Patch::Merge(moved)).await.expect("patch");
+    until(&space, "the new way", |t| t.contains("dnat to 10.244.2.2:8080") && !t.contains("10.244.1.2")).await;
+
+    services.delete("web", &DeleteParams::default()).await.expect("delete");
+    until(&space, "no way", |t| !t.contains(&vip) && !t.contains(&namespace)).await;
+    shutdown.cancel();
+    proxy.await.expect("no panic").expect("no error");
+    pintle_proxy::cleanup(&config).await.expect("cleanup");
+    assert!(!tables(&space).await.contains("pintle"));
+    namespaces.delete(&namespace, &DeleteParams::default()).await.expect("delete");
+}
