@@ -3,6 +3,7 @@
 pub mod json;
 pub mod protobuf;
 pub mod scalar;
+pub mod yaml;
 
 use crate::schema::Value;
 

@@ -169,7 +169,8 @@ impl<'a> Reader<'a> {
         let number = words.next().and_then(|number| number.parse().ok()).ok_or("no field number")?;
         let written = words.next().ok_or("no type")?;
         if json == "+" {
-            let (embedded, _) = self.structs.get(&self.named(written)).copied().ok_or("unknown struct")?;
+            let ty = self.read_type(self.package, written, &mut String::new(), &mut Vec::new())?;
+            let Type::Struct(embedded) = ty else { return Err("only structs are embedded") };
             self.builder.embed(id, number, embedded);
             return Ok(());
         }
@@ -197,11 +198,6 @@ impl<'a> Reader<'a> {
         words.try_for_each(|flag| set_flag(&mut field, flag))?;
         self.builder.field(id, field);
         Ok(())
-    }
-
-    /// Package and name of a written name.
-    fn named(&self, written: &'a str) -> (&'a str, &'a str) {
-        written.rsplit_once('.').unwrap_or((self.package, written))
     }
 
     /// Reads a type of `package`; appends its Go name and those of its items to `go`, an alias' values to `values`.
