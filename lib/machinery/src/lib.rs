@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod defaults;
 pub mod field_path;
+pub mod managed_fields;
 pub mod names;
 pub mod normalize;
 pub mod patch;

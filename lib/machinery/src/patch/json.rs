@@ -144,14 +144,35 @@ mod tests {
     fn operations() {
         let document = json!({"a": "b", "l": [1, 2], "o": {"x/y": 1}});
         let cases = [
-            (json!([{"op": "add", "path": "/n", "value": 1}]), Some(json!({"a": "b", "l": [1, 2], "n": 1, "o": {"x/y": 1}}))),
-            (json!([{"op": "add", "path": "/l/-", "value": 3}]), Some(json!({"a": "b", "l": [1, 2, 3], "o": {"x/y": 1}}))),
-            (json!([{"op": "add", "path": "/l/0", "value": 3}]), Some(json!({"a": "b", "l": [3, 1, 2], "o": {"x/y": 1}}))),
-            (json!([{"op": "add", "path": "/l/-2", "value": 3}]), Some(json!({"a": "b", "l": [1, 3, 2], "o": {"x/y": 1}}))),
+            (
+                json!([{"op": "add", "path": "/n", "value": 1}]),
+                Some(json!({"a": "b", "l": [1, 2], "n": 1, "o": {"x/y": 1}})),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/-", "value": 3}]),
+                Some(json!({"a": "b", "l": [1, 2, 3], "o": {"x/y": 1}})),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/0", "value": 3}]),
+                Some(json!({"a": "b", "l": [3, 1, 2], "o": {"x/y": 1}})),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/-2", "value": 3}]),
+                Some(json!({"a": "b", "l": [1, 3, 2], "o": {"x/y": 1}})),
+            ),
             (json!([{"op": "remove", "path": "/o/x~1y"}]), Some(json!({"a": "b", "l": [1, 2], "o": {}}))),
-            (json!([{"op": "replace", "path": "/z", "value": 1}]), Some(json!({"a": "b", "l": [1, 2], "o": {"x/y": 1}, "z": 1}))),
-            (json!([{"op": "move", "from": "/a", "path": "/z"}]), Some(json!({"z": "b", "l": [1, 2], "o": {"x/y": 1}}))),
-            (json!([{"op": "copy", "from": "/q", "path": "/z"}]), Some(json!({"a": "b", "z": null, "l": [1, 2], "o": {"x/y": 1}}))),
+            (
+                json!([{"op": "replace", "path": "/z", "value": 1}]),
+                Some(json!({"a": "b", "l": [1, 2], "o": {"x/y": 1}, "z": 1})),
+            ),
+            (
+                json!([{"op": "move", "from": "/a", "path": "/z"}]),
+                Some(json!({"z": "b", "l": [1, 2], "o": {"x/y": 1}})),
+            ),
+            (
+                json!([{"op": "copy", "from": "/q", "path": "/z"}]),
+                Some(json!({"a": "b", "z": null, "l": [1, 2], "o": {"x/y": 1}})),
+            ),
             (json!([{"op": "test", "path": "/a", "value": "b"}]), Some(document.clone())),
             (json!([{"op": "test", "path": "/zz", "value": null}]), Some(document.clone())),
             (json!([{"op": "test", "path": "/a", "value": "x"}]), None),

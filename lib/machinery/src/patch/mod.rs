@@ -46,7 +46,8 @@ fn go_text(value: &Value) -> String {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_by_key(|(key, _)| key.as_str());
-            let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            let entries: Vec<String> =
+                entries.into_iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
         other => other.to_string(),

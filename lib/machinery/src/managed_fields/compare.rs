@@ -1,0 +1,211 @@
+//! What an object has, what changed between two, merging one into another, taking fields out.
+
+use super::{
+    set::FieldSet,
+    typed::{Parts, Shape},
+};
+use crate::Value;
+use std::collections::BTreeMap;
+
+/// The fields that an object gives.
+pub(super) fn field_set(shape: Shape<'_>, value: &Value) -> FieldSet {
+    let mut set = FieldSet::new();
+    fill(shape, value, &mut set);
+    set.tidy()
+}
+
+fn fill(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
+    let named = matches!(shape.parts(), Parts::Struct(_));
+    for (element, value, shape) in shape.children(value) {
+        let node = set.node(element);
+        let divides = shape.divides(value);
+        node.member |= !named || !divides;
+        if divides {
+            fill(shape, value, &mut node.children);
+        }
+    }
+}
+
+/// What became of the fields of an object.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub added: FieldSet,
+    pub modified: FieldSet,
+    pub removed: FieldSet,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
+    fn tidy(self) -> Self {
+        Self { added: self.added.tidy(), modified: self.modified.tidy(), removed: self.removed.tidy() }
+    }
+
+    /// Leaves out fields and all below them.
+    pub fn without(self, ignored: &FieldSet) -> Self {
+        Self {
+            added: self.added.without(ignored),
+            modified: self.modified.without(ignored),
+            removed: self.removed.without(ignored),
+        }
+    }
+}
+
+/// Compares two objects of one shape.
+pub(super) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
+    let mut changes = Changes::default();
+    walk(shape, old, new, &mut changes);
+    changes.tidy()
+}
+
+fn walk(shape: Shape<'_>, old: &Value, new: &Value, changes: &mut Changes) {
+    let before: BTreeMap<String, (&Value, Shape<'_>)> =
+        shape.children(old).into_iter().map(|(element, value, shape)| (element, (value, shape))).collect();
+    let mut left = before.clone();
+    for (element, value, shape) in shape.children(new) {
+        left.remove(&element);
+        let Some((old, _)) = before.get(&element) else {
+            let node = changes.added.node(element);
+            node.member = true;
+            all_below(shape, value, &mut node.children);
+            continue;
+        };
+        if *old == value {
+            continue;
+        }
+        let divides = shape.divides(value);
+        if divides || shape.divides(old) {
+            let mut below = Changes::default();
+            walk(shape, old, value, &mut below);
+            changes.added.node(element.clone()).children = below.added;
+            changes.modified.node(element.clone()).children = below.modified;
+            changes.removed.node(element).children = below.removed;
+        } else {
+            changes.modified.node(element).member = true;
+        }
+    }
+    for (element, (value, shape)) in left {
+        let node = changes.removed.node(element);
+        node.member = true;
+        all_below(shape, value, &mut node.children);
+    }
+}
+
+/// Every path below a value, those of structs and lists too.
+fn all_below(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
+    for (element, value, shape) in shape.children(value) {
+        let node = set.node(element);
+        node.member = true;
+        all_below(shape, value, &mut node.children);
+    }
+}
+
+/// The live object with an applied configuration merged in.
+pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+    match (shape.parts(), live, config) {
+        (Parts::Struct(_) | Parts::Map(_), Value::Object(live), Value::Object(config)) => {
+            let mut out = live.clone();
+            for (key, value) in config {
+                let merged = match (live.get(key), shape.child(&format!("f:{key}"))) {
+                    (Some(live), Some(shape)) => merge(shape, live, value),
+                    _ => value.clone(),
+                };
+                out.insert(key.clone(), merged);
+            }
+            Value::Object(out)
+        }
+        (Parts::Set | Parts::List(..), Value::Array(_), Value::Array(_)) => merge_lists(shape, live, config),
+        _ => config.clone(),
+    }
+}
+
+/// Shared items in the configuration's order; items that only one side has stay before those they stood before,
+/// the live ones first.
+fn merge_lists(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+    let (live, config) = (shape.children(live), shape.children(config));
+    let mut out = Vec::new();
+    let mut at = 0;
+    let shared = |element: &str| config.iter().any(|(other, ..)| other == element);
+    for (element, value, shape) in &config {
+        while let Some((_, own, _)) = live.get(at).filter(|(other, ..)| !shared(other)) {
+            out.push((*own).clone());
+            at += 1;
+        }
+        match live.iter().position(|(other, ..)| other == element) {
+            None => out.push((*value).clone()),
+            Some(place) => {
+                out.push(merge(*shape, live[place].1, value));
+                if place == at {
+                    at += 1;
+                }
+            }
+        }
+    }
+    let rest = live.iter().skip(at).filter(|(element, ..)| !shared(element));
+    out.extend(rest.map(|(_, value, _)| (*value).clone()));
+    Value::Array(out)
+}
+
+/// Takes fields out of an object, except what others own.
+pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &FieldSet) -> Value {
+    rebuild(shape, value, |element, child, shape| {
+        let Some(node) = gone.get(element) else { return Some(child.clone()) };
+        let owned = others.get(element);
+        let nothing = FieldSet::new();
+        let below = owned.map_or(&nothing, |node| &node.children);
+        match (node.member, owned) {
+            (true, None) => None,
+            (true, Some(owned)) if shape.divides(child) => Some(keep(shape, child, &owned.children)),
+            (true, Some(_)) => Some(child.clone()),
+            (false, _) => Some(prune(shape, child, &node.children, below)).filter(|left| !emptied(child, left)),
+        }
+    })
+}
+
+/// Keeps of a value what is owned; list items keep their keys.
+fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet) -> Value {
+    if owned.is_empty() {
+        return value.clone();
+    }
+    rebuild(shape, value, |element, child, shape| {
+        let node = owned.get(element)?;
+        Some(if shape.divides(child) { keep(shape, child, &node.children) } else { child.clone() })
+    })
+}
+
+fn emptied(before: &Value, after: &Value) -> bool {
+    let empty = |value: &Value| match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    empty(after) && !empty(before)
+}
+
+/// A value of the parts that are left.
+fn rebuild<'a>(
+    shape: Shape<'a>,
+    value: &Value,
+    mut part: impl FnMut(&str, &Value, Shape<'a>) -> Option<Value>,
+) -> Value {
+    let parts = shape.children(value);
+    match value {
+        Value::Object(map) => {
+            let mut out = map.clone();
+            for (element, value, shape) in parts {
+                let key = &element[2..];
+                match part(&element, value, shape) {
+                    Some(left) => drop(out.insert(key.into(), left)),
+                    None => drop(out.remove(key)),
+                }
+            }
+            Value::Object(out)
+        }
+        Value::Array(_) => {
+            Value::Array(parts.into_iter().filter_map(|(element, value, shape)| part(&element, value, shape)).collect())
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,272 @@
+//! Who owns which field: `metadata.managedFields`, its upkeep on writes, and server-side apply.
+//!
+//! Invariants: an entry never names a system field; an entry without fields is dropped; a write that changes nothing
+//! leaves the entries as they were, times included.
+
+mod compare;
+mod entries;
+mod set;
+mod typed;
+
+pub use entries::{Entry, Operation};
+pub use set::{FieldSet, Node};
+
+use crate::{
+    Value,
+    schema::{Schema, StructType, Type},
+    status::{ApiError, Cause, Status, quoted},
+};
+use compare::Changes;
+use jiff::Timestamp;
+use typed::Shape;
+
+/// Fields that the server keeps itself: nobody owns them.
+const SYSTEM_FIELDS: [&str; 11] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.creationTimestamp",
+    "metadata.selfLink",
+    "metadata.uid",
+    "metadata.clusterName",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
+
+/// Everything but the objects that a write's field ownership depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// The schema of the object's type.
+    pub schema: &'a Schema,
+    /// The object's type.
+    pub ty: &'a StructType,
+    /// Who writes (`fieldManager`, or the first part of the user agent).
+    pub manager: &'a str,
+    /// The apiVersion of the request.
+    pub api_version: &'a str,
+    /// The subresource written; empty for the object itself.
+    pub subresource: &'a str,
+    /// Fields that this endpoint doesn't write, such as `status`; dotted paths.
+    pub reset_fields: &'a [&'a str],
+    /// Time of the write.
+    pub now: Timestamp,
+}
+
+impl Write<'_> {
+    fn ignored(&self) -> FieldSet {
+        FieldSet::of_fields(self.reset_fields)
+    }
+}
+
+/// Sets `metadata.managedFields` of `new`, which a create, update or patch is about to store in place of `old`.
+/// On creation `old` is [`zero`].
+pub fn update(write: &Write<'_>, old: &Value, new: &mut Value) {
+    let ty = Type::Struct(write.ty.id);
+    let shape = Shape::new(write.schema, &ty);
+    let mut entries = match entries::of_request(new) {
+        Some(entries) => entries,
+        None => entries::of(old),
+    };
+    entries::strip(new);
+    if entries.is_empty() && old.pointer("/metadata/uid").is_some() {
+        // Nobody kept track, or the entries were reset: that stays so until the first apply.
+        return;
+    }
+    let changes = compare::compare(shape, &without_entries(old), new).without(&write.ignored());
+    let mine = record(&mut entries, &changes, None);
+    let mine = mine.without(&FieldSet::of_fields(&SYSTEM_FIELDS));
+    if !mine.is_empty() {
+        own(write, &mut entries, mine);
+    }
+    entries::cap(&mut entries);
+    entries::put(new, entries);
+}
+
+/// Takes from everybody else what was changed, and returns it.
+fn record(entries: &mut Vec<Entry>, changes: &Changes, except: Option<usize>) -> FieldSet {
+    let taken = changes.added.clone().union(&changes.modified);
+    for (index, entry) in entries.iter_mut().enumerate() {
+        if Some(index) != except {
+            entry.fields = entry.fields.difference(&taken);
+        }
+        entry.fields = entry.fields.difference(&changes.removed);
+    }
+    taken
+}
+
+fn own(write: &Write<'_>, entries: &mut Vec<Entry>, fields: FieldSet) {
+    let same = |entry: &&mut Entry| {
+        entry.operation == Operation::Update
+            && entry.manager == write.manager
+            && entry.api_version == write.api_version
+            && entry.subresource == write.subresource
+    };
+    match entries.iter_mut().find(same) {
+        Some(entry) => {
+            entry.fields = std::mem::take(&mut entry.fields).union(&fields);
+            entry.time = Some(write.now);
+        }
+        None => entries.push(Entry {
+            manager: write.manager.into(),
+            operation: Operation::Update,
+            api_version: write.api_version.into(),
+            subresource: write.subresource.into(),
+            time: Some(write.now),
+            fields,
+        }),
+    }
+}
+
+/// What an object of this type is before anything is set: what a creation is compared with.
+pub fn zero(schema: &Schema, ty: &StructType) -> Value {
+    let mut zero = Value::Object(serde_json::Map::new());
+    crate::normalize::normalize(schema, ty, &mut zero);
+    zero
+}
+
+/// Server-side apply of a configuration to the live object ([`zero`] with its metadata's name when there is none).
+/// The result has its managedFields set; it equals the live object if nothing changes.
+pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Result<Value, ApiError> {
+    check(write, config)?;
+    let ty = Type::Struct(write.ty.id);
+    let shape = Shape::new(write.schema, &ty);
+    let mut entries = entries::of(live);
+    let bare = without_entries(live);
+    if entries.is_empty() && live.pointer("/metadata/uid").is_some() {
+        entries.push(before_first_apply(write, shape, &bare));
+    }
+    let mut fields = compare::field_set(shape, config).without(&write.ignored());
+    let merged = compare::merge(shape, &bare, &without(shape, config, &write.ignored()));
+    let found = entries.iter().position(|entry| {
+        entry.operation == Operation::Apply && entry.manager == write.manager && entry.subresource == write.subresource
+    });
+    let last = found.map(|index| entries[index].fields.clone()).unwrap_or_default();
+    let others = others(&entries, found);
+    let gone = last.with_named_parents().difference(&fields.with_named_parents());
+    let result = compare::prune(shape, &merged, &gone, &others);
+
+    let changes = compare::compare(shape, &bare, &result).without(&write.ignored());
+    let taken = changes.added.clone().union(&changes.modified);
+    let mut conflicts = Vec::new();
+    for (index, entry) in entries.iter().enumerate().filter(|(index, _)| Some(*index) != found) {
+        let conflict = entry.fields.intersection(&taken);
+        if !conflict.is_empty() {
+            conflicts.push((index, conflict));
+        }
+    }
+    if !conflicts.is_empty() && !force {
+        return Err(conflict_error(&entries, &conflicts));
+    }
+    fields = fields.without(&FieldSet::of_fields(&SYSTEM_FIELDS));
+    if changes.is_empty() && found.is_some() && fields == last {
+        return Ok(live.clone());
+    }
+    record(&mut entries, &changes, found);
+    // An apply that changes nothing but who owns what has no time of its own.
+    let time = match changes.is_empty() {
+        true => found.and_then(|index| entries[index].time),
+        false => Some(write.now),
+    };
+    let entry = Entry {
+        manager: write.manager.into(),
+        operation: Operation::Apply,
+        api_version: write.api_version.into(),
+        subresource: write.subresource.into(),
+        time,
+        fields,
+    };
+    match found {
+        Some(index) => entries[index] = entry,
+        None => entries.push(entry),
+    }
+    let mut result = result;
+    entries::put(&mut result, entries);
+    Ok(result)
+}
+
+fn check(write: &Write<'_>, config: &Value) -> Result<(), ApiError> {
+    if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(ApiError::BadRequest("metadata.managedFields must be nil".into()));
+    }
+    let ty = Type::Struct(write.ty.id);
+    let faults = typed::faults(Shape::new(write.schema, &ty), "", config);
+    let faults = match faults.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
+    };
+    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = write.api_version.rsplit_once('/').unwrap_or(("", write.api_version));
+    let message = format!(
+        "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {faults}",
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+        text("/kind"),
+    );
+    Err(ApiError::Other(Box::new(Status::failure(500, "", message))))
+}
+
+/// Who owns what an object had before the first apply, when nobody kept track.
+fn before_first_apply(write: &Write<'_>, shape: Shape<'_>, live: &Value) -> Entry {
+    let fields = compare::field_set(shape, live).without(&FieldSet::of_fields(&SYSTEM_FIELDS));
+    Entry {
+        manager: "before-first-apply".into(),
+        operation: Operation::Update,
+        api_version: write.api_version.into(),
+        subresource: String::new(),
+        time: Some(write.now),
+        fields,
+    }
+}
+
+fn others(entries: &[Entry], except: Option<usize>) -> FieldSet {
+    let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != except);
+    others.fold(FieldSet::new(), |set, (_, entry)| set.union(&entry.fields))
+}
+
+fn without_entries(object: &Value) -> Value {
+    let mut object = object.clone();
+    entries::strip(&mut object);
+    object
+}
+
+fn without(shape: Shape<'_>, object: &Value, fields: &FieldSet) -> Value {
+    compare::prune(shape, object, fields, &FieldSet::new())
+}
+
+fn conflict_error(entries: &[Entry], conflicts: &[(usize, FieldSet)]) -> ApiError {
+    let mut parts: Vec<(String, Vec<String>)> =
+        conflicts.iter().map(|(index, fields)| (opponent(&entries[*index]), fields.paths())).collect();
+    parts.sort();
+    let cause = |who: &str, path: &str| Cause {
+        reason: "FieldManagerConflict".into(),
+        message: format!("conflict with {who}"),
+        field: path.into(),
+    };
+    let causes: Vec<Cause> =
+        parts.iter().flat_map(|(who, paths)| paths.iter().map(move |path| cause(who, path))).collect();
+    let message = match causes.as_slice() {
+        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        several => {
+            let part =
+                |(who, paths): &(String, Vec<String>)| format!("conflicts with {who}:\n- {}", paths.join("\n- "));
+            let parts: Vec<String> = parts.iter().map(part).collect();
+            format!("Apply failed with {} conflicts: {}", several.len(), parts.join("\n"))
+        }
+    };
+    ApiError::ApplyConflict { message, causes }
+}
+
+/// How a conflict names the other side.
+fn opponent(entry: &Entry) -> String {
+    let mut name = quoted(&entry.manager);
+    if !entry.subresource.is_empty() {
+        name.push_str(&format!(" with subresource {}", quoted(&entry.subresource)));
+    }
+    if entry.operation == Operation::Update {
+        name.push_str(&format!(" using {}", entry.api_version));
+    }
+    name
+}

@@ -1,0 +1,222 @@
+//! Walks over objects by their schema: how a value divides into fields, lists into items.
+
+use crate::{
+    Value,
+    schema::{Field, ListKind, MapKind, Object, Schema, StructType, Type},
+    status::quoted,
+};
+
+/// A value's type and how its parts belong together.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a> {
+    pub schema: &'a Schema,
+    pub ty: &'a Type,
+    /// The field that the value is in; list items and map entries have none.
+    field: Option<&'a Field>,
+}
+
+/// How a value divides.
+pub(super) enum Parts<'a> {
+    /// It is owned as one.
+    Leaf,
+    /// A struct.
+    Struct(&'a StructType),
+    /// Entries of one type.
+    Map(&'a Type),
+    /// Unique scalars.
+    Set,
+    /// Items told apart by fields.
+    List(&'a Type, &'a [String]),
+}
+
+impl<'a> Shape<'a> {
+    pub fn new(schema: &'a Schema, ty: &'a Type) -> Self {
+        Self { schema, ty, field: None }
+    }
+
+    fn of(self, field: &'a Field) -> Self {
+        Self { schema: self.schema, ty: &field.ty, field: Some(field) }
+    }
+
+    fn item(self, ty: &'a Type) -> Self {
+        Self { schema: self.schema, ty, field: None }
+    }
+
+    pub fn parts(self) -> Parts<'a> {
+        let atomic = self.field.is_some_and(|field| field.map == MapKind::Atomic);
+        match self.ty {
+            Type::Struct(id) => {
+                let ty = self.schema.get(*id);
+                if atomic || ty.map == MapKind::Atomic { Parts::Leaf } else { Parts::Struct(ty) }
+            }
+            Type::Map(_) if atomic => Parts::Leaf,
+            Type::Map(item) => Parts::Map(item),
+            Type::List(item) => match self.field.map(|field| &field.list) {
+                Some(ListKind::Set) => Parts::Set,
+                Some(ListKind::Map(keys)) => Parts::List(item, keys),
+                _ => Parts::Leaf,
+            },
+            _ => Parts::Leaf,
+        }
+    }
+
+    /// The parts of a value that isn't owned as one: path element, value and shape of each, in order.
+    pub fn children<'v>(self, value: &'v Value) -> Vec<(String, &'v Value, Shape<'a>)> {
+        match (self.parts(), value) {
+            (Parts::Struct(ty), Value::Object(map)) => map
+                .iter()
+                .filter_map(|(name, value)| Some((format!("f:{name}"), value, self.of(ty.field(name)?))))
+                .collect(),
+            (Parts::Map(item), Value::Object(map)) => {
+                map.iter().map(|(key, value)| (format!("f:{key}"), value, self.item(item))).collect()
+            }
+            (Parts::Set, Value::Array(items)) => {
+                items.iter().map(|value| (format!("v:{value}"), value, self.scalar())).collect()
+            }
+            (Parts::List(item, keys), Value::Array(items)) => {
+                items.iter().map(|value| (self.list_key(item, keys, value), value, self.item(item))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn scalar(self) -> Self {
+        Self { ty: &Type::Any, ..self }
+    }
+
+    /// The shape of one part.
+    pub fn child(self, element: &str) -> Option<Shape<'a>> {
+        match self.parts() {
+            Parts::Leaf => None,
+            Parts::Struct(ty) => ty.field(element.strip_prefix("f:")?).map(|field| self.of(field)),
+            Parts::Map(item) | Parts::List(item, _) => Some(self.item(item)),
+            Parts::Set => Some(self.scalar()),
+        }
+    }
+
+    /// Whether a value has parts that are owned on their own.
+    pub fn divides(self, value: &Value) -> bool {
+        match (self.parts(), value) {
+            (Parts::Struct(_) | Parts::Map(_), Value::Object(map)) => !map.is_empty(),
+            (Parts::Set | Parts::List(..), Value::Array(items)) => !items.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The `k:{…}` element of an item; absent keys count with their default.
+    fn list_key(self, item: &'a Type, keys: &[String], value: &Value) -> String {
+        let mut key = Object::new();
+        for name in keys {
+            if let Some(value) = self.key_value(item, name, value) {
+                key.insert(name.clone(), value);
+            }
+        }
+        format!("k:{}", Value::Object(key))
+    }
+
+    fn key_value(self, item: &'a Type, name: &str, value: &Value) -> Option<Value> {
+        if let Some(value) = value.get(name).filter(|value| !value.is_null()) {
+            return Some(value.clone());
+        }
+        let field = self.schema.resolve(item)?.field(name)?;
+        match (&field.default, &field.ty) {
+            (Some(default), _) => Some(default.clone()),
+            (None, Type::String) if !field.pointer => Some("".into()),
+            (None, Type::Int32 | Type::Int64) if !field.pointer => Some(0.into()),
+            _ => None,
+        }
+    }
+}
+
+/// What makes an object unfit for server-side apply, in upstream's words.
+pub(super) fn faults(shape: Shape<'_>, path: &str, value: &Value) -> Vec<String> {
+    if value.is_null() {
+        return Vec::new();
+    }
+    match (shape.ty, value) {
+        (Type::Struct(id), Value::Object(map)) => struct_faults(shape, shape.schema.get(*id), path, map),
+        (Type::Map(item), Value::Object(map)) => {
+            map.iter().flat_map(|(key, value)| faults(shape.item(item), &format!("{path}.{key}"), value)).collect()
+        }
+        (Type::List(item), Value::Array(items)) => list_faults(shape, item, path, items),
+        (Type::Struct(_) | Type::Map(_), other) => vec![format!("{path}: expected map, got &{}", wrapped(other))],
+        (Type::List(_), other) => vec![format!("{path}: expected list, got &{}", wrapped(other))],
+        (Type::String | Type::Bytes | Type::Time | Type::MicroTime | Type::Duration, Value::String(_)) => Vec::new(),
+        (Type::String | Type::Bytes | Type::Time | Type::MicroTime | Type::Duration, other) => {
+            vec![format!("{path}: expected string, got &{}", unstructured(other))]
+        }
+        (Type::Int32 | Type::Int64 | Type::Double, Value::Number(_)) | (Type::Bool, Value::Bool(_)) => Vec::new(),
+        (Type::Int32 | Type::Int64 | Type::Double, other) => {
+            vec![format!("{path}: expected numeric (int or float), got {}", unstructured(other))]
+        }
+        (Type::Bool, other) => vec![format!("{path}: expected boolean, got &{}", unstructured(other))],
+        _ => Vec::new(),
+    }
+}
+
+fn wrapped(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{{{text}}}"),
+        other => format!("{{{other}}}"),
+    }
+}
+
+fn unstructured(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("value.valueUnstructured{{Value:{}}}", quoted(text)),
+        other => format!("value.valueUnstructured{{Value:{other}}}"),
+    }
+}
+
+fn struct_faults(shape: Shape<'_>, ty: &StructType, path: &str, map: &Object) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut unknown = Vec::new();
+    for (name, value) in map {
+        let path = format!("{path}.{name}");
+        match ty.field(name) {
+            Some(field) => out.extend(faults(shape.of(field), &path, value)),
+            None if ty.preserve_unknown => {}
+            None => unknown.push(format!("{path}: field not declared in schema")),
+        }
+    }
+    out.append(&mut unknown);
+    out
+}
+
+fn list_faults(shape: Shape<'_>, item: &Type, path: &str, items: &[Value]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut seen = Vec::new();
+    for (index, value) in items.iter().enumerate() {
+        let here = match shape.parts() {
+            Parts::Set => {
+                let element = format!("v:{value}");
+                if seen.contains(&element) {
+                    out.push(format!("{path}: duplicate entries for value [={value}]"));
+                }
+                seen.push(element);
+                format!("{path}[={value}]")
+            }
+            Parts::List(item, keys) => {
+                if let Some(missing) = keys.iter().find(|key| shape.key_value(item, key, value).is_none()) {
+                    out.push(format!(
+                        "{path}: element {index}: associative list with keys has an element that omits key field {} (and doesn't have default value)",
+                        quoted(missing)
+                    ));
+                    continue;
+                }
+                let fields = keys
+                    .iter()
+                    .map(|key| format!("{key}={}", shape.key_value(item, key, value).unwrap_or(Value::Null)));
+                let shown = format!("[{}]", fields.collect::<Vec<_>>().join(","));
+                if seen.contains(&shown) {
+                    out.push(format!("{path}: duplicate entries for key {shown}"));
+                }
+                seen.push(shown.clone());
+                format!("{path}{shown}")
+            }
+            _ => format!("{path}[{index}]"),
+        };
+        out.extend(faults(shape.item(item), &here, value));
+    }
+    out
+}
