@@ -85,7 +85,7 @@ pub fn update(write: &Write<'_>, old: &Value, new: &mut Value) {
 }
 
 /// Takes from everybody else what was changed, and returns it.
-fn record(entries: &mut Vec<Entry>, changes: &Changes, except: Option<usize>) -> FieldSet {
+fn record(entries: &mut [Entry], changes: &Changes, except: Option<usize>) -> FieldSet {
     let taken = changes.added.clone().union(&changes.modified);
     for (index, entry) in entries.iter_mut().enumerate() {
         if Some(index) != except {

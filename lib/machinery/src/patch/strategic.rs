@@ -283,7 +283,7 @@ fn in_order(merged: Vec<Value>, order: &[Value], server: &[Value], merge_key: Op
     for item in named {
         let at = place(server, &item, merge_key);
         while let (Some(at), Some(other)) = (at, others.peek()) {
-            if !place(server, other, merge_key).is_some_and(|other| other < at) {
+            if place(server, other, merge_key).is_none_or(|other| other >= at) {
                 break;
             }
             out.extend(others.next());
