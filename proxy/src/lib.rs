@@ -16,5 +16,5 @@ mod run;
 pub mod script;
 mod sync;
 
-pub use run::{Config, cleanup, run};
+pub use run::{Config, cleanup, cleanup_in, run};
 pub use sync::Syncer;

@@ -13,11 +13,11 @@ use kube::{Api, Client, Resource};
 use pintle_client::cache::{Cache, Cached};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::health::{self, Servers};
 use crate::model::{Place, Portal, SERVICE_NAME, portals};
-use crate::netns::Namespace;
+use crate::netns::{Error, Namespace};
 use crate::ruleset::Settings;
 use crate::script::Table;
 use crate::sync::Syncer;
@@ -103,14 +103,21 @@ impl Config {
     }
 }
 
-/// Removes what [`run`] wrote.
+/// Removes the tables of this name from the process's own network namespace; what can't be removed is logged.
+pub async fn cleanup(table: &str) {
+    if let Err(error) = cleanup_in(table, &Namespace::default()).await {
+        warn!(table, %error, "cannot remove the rules");
+    }
+}
+
+/// Removes the tables of this name.
 ///
 /// # Errors
 /// If nft can't be run.
-pub async fn cleanup(config: &Config) -> anyhow::Result<()> {
-    let namespace = Namespace { path: config.netns.clone() };
-    for v6 in config.families() {
-        namespace.nft(&config.table(v6).remove()).await?;
+pub async fn cleanup_in(table: &str, namespace: &Namespace) -> Result<(), Error> {
+    let tables = [false, true].map(|v6| Table { v6, name: table.to_owned() });
+    for table in &tables {
+        namespace.nft(&table.remove()).await?;
     }
     Ok(())
 }
@@ -225,7 +232,7 @@ impl Proxy {
             let portals = collect(&services, &slices, &place, settings.v6);
             all.extend(portals.iter().filter(|p| p.health_check_port.is_some()).cloned());
             if let Err(error) = syncer.sync(portals).await {
-                error!(%error, "cannot write the rules");
+                tracing::error!(%error, "cannot write the rules");
                 good = false;
             }
         }

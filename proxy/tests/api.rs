@@ -119,7 +119,7 @@ async fn services_become_rules() {
     until(&space, "no way", |t| !t.contains(&vip) && !t.contains(&namespace)).await;
     shutdown.cancel();
     proxy.await.expect("no panic").expect("no error");
-    pintle_proxy::cleanup(&config).await.expect("cleanup");
+    pintle_proxy::cleanup_in(&config.table, &space).await.expect("cleanup");
     assert!(!tables(&space).await.contains("pintle"));
     namespaces.delete(&namespace, &DeleteParams::default()).await.expect("delete");
 }

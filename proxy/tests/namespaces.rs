@@ -263,12 +263,8 @@ async fn packets_arrive() {
     let left = lab.tables();
     assert!(!left.contains("d/web") && !left.contains(VIP), "{left}");
     assert!(lab.ask("client", &vip).is_err());
-    let config = pintle_proxy::Config {
-        netns: Some(lab.path("node")),
-        table: "pintle-test".into(),
-        ..pintle_proxy::Config::new("n")
-    };
-    pintle_proxy::cleanup(&config).await.expect("cleanup");
+    let inside = Namespace { path: Some(lab.path("node")) };
+    pintle_proxy::cleanup_in("pintle-test", &inside).await.expect("cleanup");
     assert!(!lab.tables().contains("pintle-test"));
 }
 
