@@ -17,14 +17,23 @@ pub mod table;
 
 mod claim;
 mod deployment;
+mod discovery;
+mod endpoints;
+mod endpointslice;
+mod endpointslicemirroring;
 mod hash;
 mod key;
 mod meta;
+mod namespace;
 mod pod_control;
 mod pod_feed;
 mod pods;
 mod replicaset;
 mod retry;
+mod root_ca;
+mod serviceaccount;
+mod services;
+mod slices;
 mod template;
 
 pub use config::Config;

@@ -6,7 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Config;
 use crate::context::Context;
-use crate::{deployment, replicaset};
+use crate::{
+    deployment, endpoints, endpointslice, endpointslicemirroring, namespace, replicaset, root_ca, serviceaccount,
+};
 
 /// One row of the table.
 pub struct Controller {
@@ -25,9 +27,15 @@ macro_rules! controllers {
 
 /// All controllers, in the order in which they start.
 pub const CONTROLLERS: &[Controller] = controllers! {
+    "serviceaccount-controller" => serviceaccount::run,
+    "root-ca-certificate-publisher-controller" => root_ca::run,
+    "namespace-controller" => namespace::run,
     "deployment-controller" => deployment::run,
     "replicaset-controller" => replicaset::replicasets,
     "replicationcontroller-controller" => replicaset::replication_controllers,
+    "endpoints-controller" => endpoints::run,
+    "endpointslice-controller" => endpointslice::run,
+    "endpointslice-mirroring-controller" => endpointslicemirroring::run,
 };
 
 /// True if the list of names (`*`, `foo`, `-foo`) turns the controller on. A name weighs more than the star.
