@@ -2,6 +2,8 @@
 
 use bytes::BytesMut;
 use futures::{SinkExt, StreamExt};
+use http::{Request, Response, Uri, header};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::{
     Message,
@@ -10,7 +12,7 @@ use tokio_tungstenite::tungstenite::{
 
 use super::{
     Error,
-    upgrade::{Accepted, Io},
+    upgrade::{Accepted, Connected, Io, connect, upgrade_headers},
     websocket::socket,
 };
 
@@ -18,10 +20,34 @@ use super::{
 pub const PORT_FORWARD_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const BUFFER: usize = 32 * 1024;
 
-/// Copies both ways until both directions have ended or one has failed.
-pub async fn pipe(mut left: Io, mut right: Io) -> Result<(), Error> {
-    tokio::io::copy_bidirectional_with_sizes(&mut left, &mut right, BUFFER, BUFFER).await?;
-    Ok(())
+/// Sends an upgrade request on to `url` as it is. If that side agrees: its answer, and the work of copying both ways
+/// until both directions have ended or one has failed.
+pub async fn pass_through<B>(
+    request: &mut Request<B>,
+    url: &Uri,
+) -> Result<(Response<()>, impl Future<Output = Result<(), Error>> + Send + use<B>), Error> {
+    let headers = upgrade_headers(request.headers());
+    let Connected { response, io: mut remote } = connect(url, request.method().clone(), headers).await?;
+    let answer = upgraded_answer(&response);
+    let upgraded = hyper::upgrade::on(request);
+    let join = async move {
+        let mut client = TokioIo::new(upgraded.await?);
+        tokio::io::copy_bidirectional_with_sizes(&mut client, &mut remote, BUFFER, BUFFER).await?;
+        Ok(())
+    };
+    Ok((answer, join))
+}
+
+/// The other side's 101 without what is about its own connection.
+fn upgraded_answer(response: &Response<()>) -> Response<()> {
+    let mut answer = Response::new(());
+    *answer.status_mut() = response.status();
+    for (name, value) in response.headers() {
+        if *name != header::CONTENT_LENGTH && *name != header::TRANSFER_ENCODING && *name != header::DATE {
+            answer.headers_mut().append(name.clone(), value.clone());
+        }
+    }
+    answer
 }
 
 /// Unwraps a client's WebSocket messages into `remote`, and wraps what comes from there, until one side ends.

@@ -1,7 +1,7 @@
 //! HTTP/1.1 upgrades: what a request asks for, the answer, and the client side.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -207,8 +207,8 @@ async fn refused(response: Response<hyper::body::Incoming>) -> Error {
     Error::Refused { status, message: String::from_utf8_lossy(&text).trim_end().to_owned() }
 }
 
-/// The headers of `request` that belong to an upgrade and go along when it is passed on.
-pub fn upgrade_headers(request: &request::Parts) -> HeaderMap {
+/// Those headers of a request that belong to an upgrade and go along when it is passed on.
+pub(super) fn upgrade_headers(request: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let passed = [
         header::CONNECTION.as_str(),
@@ -218,7 +218,7 @@ pub fn upgrade_headers(request: &request::Parts) -> HeaderMap {
         header::SEC_WEBSOCKET_PROTOCOL.as_str(),
         header::SEC_WEBSOCKET_VERSION.as_str(),
     ];
-    for (name, value) in &request.headers {
+    for (name, value) in request {
         if passed.contains(&name.as_str()) {
             headers.append(name.clone(), value.clone());
         }

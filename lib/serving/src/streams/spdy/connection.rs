@@ -557,8 +557,8 @@ mod tests {
     async fn nonsense_ends_the_connection() {
         let (mut raw, server) = tokio::io::duplex(1024);
         let mut server = Connection::start(server, Role::Server);
-        raw.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        assert!(server.next().await.is_none());
+        raw.write_all(&[0x80, 2, 0, 1, 0, 0, 0, 0]).await.unwrap();
+        assert!(server.next().await.is_none(), "version 2 is refused");
     }
 
     #[tokio::test]
