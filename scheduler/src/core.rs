@@ -57,6 +57,11 @@ pub enum Effect {
         /// The node that is being cleared for it.
         nominated: Option<String>,
     },
+    /// Tell that a node is no longer kept for the pod, because a more important one gets it.
+    Unpromise {
+        /// The pod.
+        pod: Arc<PodInfo>,
+    },
     /// Remove pods so that a more important one fits.
     Evict {
         /// The pod that needs the room.
@@ -244,8 +249,22 @@ impl Core {
         self.queue.failed(pod.uid(), wake, now);
         self.queue.nominate(pod.uid(), nominated.clone());
         let mut effects = vec![Effect::Report { pod: pod.clone(), message: error.message(), nominated }];
-        effects.extend(candidate.map(|c| Effect::Evict { preemptor: pod, node: c.node, victims: c.victims }));
+        if let Some(c) = candidate {
+            effects.extend(self.outrank(&pod, nominations.get(&c.node).into_iter().flatten()));
+            effects.push(Effect::Evict { preemptor: pod, node: c.node, victims: c.victims });
+        }
         Some(effects)
+    }
+
+    /// Takes promises of a node back from pods that are less important than the one that gets it now.
+    fn outrank<'a>(&mut self, pod: &PodInfo, promised: impl Iterator<Item = &'a Arc<PodInfo>>) -> Vec<Effect> {
+        let lesser = promised.filter(|p| p.priority() < pod.priority());
+        lesser
+            .map(|p| {
+                self.queue.nominate(p.uid(), None);
+                Effect::Unpromise { pod: p.clone() }
+            })
+            .collect()
     }
 
     fn preempt(&self, pod: &Arc<PodInfo>, cycle: &Cycle<'_>, error: &mut FitError) -> Option<Candidate> {

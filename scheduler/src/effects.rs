@@ -45,6 +45,10 @@ impl Actor {
                 self.report(&pod, "Unschedulable", &message, nominated.as_deref()).await;
                 None
             }
+            Effect::Unpromise { pod } => {
+                self.patch_status(&pod, json!({"nominatedNodeName": null})).await;
+                None
+            }
             Effect::Evict { preemptor, node, victims } => {
                 for victim in victims {
                     self.evict(&preemptor, &node, &victim).await;
