@@ -268,10 +268,56 @@ async fn packets_arrive() {
     assert!(!lab.tables().contains("pintle-test"));
 }
 
+/// A namespace without wires.
+fn bare(prefix: &str) -> Lab {
+    let lab = Lab { prefix: format!("{prefix}{}", std::process::id()) };
+    sh(&format!("ip netns add {0} && ip -n {0} link set lo up", lab.name("node")));
+    lab
+}
+
+#[tokio::test]
+async fn the_kernel_takes_ipv6_rules() {
+    let lab = bare("px6");
+    let place = Place { node: "n".to_owned(), zone: None };
+    let service: Service = serde_json::from_value(json!({"metadata": {"namespace": "d", "name": "web"}, "spec": {
+        "type": "LoadBalancer", "clusterIP": "fd00::9", "sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local",
+        "loadBalancerSourceRanges": ["2001:db8::/32"], "ports": [{"port": 80, "nodePort": 30080}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::1"}]}}}))
+    .expect("service");
+    let slice = |addresses: &[&str]| -> EndpointSlice {
+        let endpoints: Vec<Value> = addresses.iter().map(|a| json!({"addresses": [a], "nodeName": "n"})).collect();
+        serde_json::from_value(json!({"metadata": {"name": "s"}, "addressType": "IPv6", "ports": [{"port": 8080}],
+            "endpoints": endpoints}))
+        .expect("slice")
+    };
+    let settings = Settings {
+        v6: true,
+        cluster_cidr: "fd01::/48".parse().ok(),
+        masquerade_pods: "fd01:0:0:1::/64".parse().ok(),
+        no_masquerade: vec!["fd00::/112".parse().expect("net")],
+        masquerade_all: false,
+        localhost_node_ports: true,
+        node_port_addresses: vec!["2001:db8::/64".parse().expect("net")],
+        mark: 0x4000,
+    };
+    let table = Table { v6: true, name: "pintle-test".to_owned() };
+    let mut proxy = Syncer::new(table, settings, Namespace { path: Some(lab.path("node")) });
+    for endpoints in [&["fd01:0:0:1::2", "fd01:0:0:1::3"][..], &["fd01:0:0:1::2"], &[]] {
+        let portals = portals(&service, [&slice(endpoints)], &place, true);
+        assert_eq!(portals.len(), 1);
+        proxy.sync(portals).await.expect("accepted");
+        let tables = lab.tables();
+        assert_eq!(
+            tables.contains("dnat to [fd01:0:0:1::2]:8080") || tables.contains("dnat to [fd01::1:0:0:0:2]:8080"),
+            !endpoints.is_empty(),
+            "{tables}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_socket_is_opened_inside() {
-    let lab = Lab { prefix: format!("pxl{}", std::process::id()) };
-    sh(&format!("ip netns add {0} && ip -n {0} link set lo up", lab.name("node")));
+    let lab = bare("pxl");
     let inside = Namespace { path: Some(lab.path("node")) };
     let listener = inside.listen((IpAddr::from([127, 0, 0, 1]), 10999).into()).await.expect("listener");
     assert!(TcpStream::connect_timeout(&listener.local_addr().expect("address"), Duration::from_secs(1)).is_err());
