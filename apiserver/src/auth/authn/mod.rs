@@ -1,0 +1,192 @@
+//! Who asks: from the credentials of a request to a user.
+//!
+//! The order is upstream's: a front proxy's headers, a client certificate, then the bearer token in turn as a static, a
+//! service account and a bootstrap token. The first that knows the credential wins. A bearer token that nobody knows is
+//! refused. Without any credentials the user is anonymous. Impersonation comes after that ([`impersonate`]).
+
+pub mod bootstrap;
+pub mod front_proxy;
+pub mod impersonate;
+pub mod service_account;
+pub mod static_tokens;
+pub mod x509;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use pintle_machinery::status::ApiError;
+
+use super::token::Issuer;
+use super::{AUTHENTICATED, Objects, UserInfo};
+use front_proxy::{FrontProxy, Roots};
+use static_tokens::StaticTokens;
+
+/// A user and the audiences that the credential is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticated {
+    /// Who.
+    pub user: UserInfo,
+    /// For whom; empty for credentials that name none.
+    pub audiences: Vec<String>,
+}
+
+/// Recognizes users.
+pub struct Authenticator {
+    objects: Arc<dyn Objects>,
+    issuer: Arc<Issuer>,
+    tokens: StaticTokens,
+    front_proxy: Option<FrontProxy>,
+    /// Authority of client certificates, if TLS also accepts those of another.
+    client_roots: Option<Roots>,
+    /// Requests without credentials are let in as anonymous.
+    anonymous: bool,
+}
+
+impl Authenticator {
+    /// Over the cluster's objects, with its service account keys.
+    pub fn new(objects: Arc<dyn Objects>, issuer: Arc<Issuer>, tokens: StaticTokens, anonymous: bool) -> Self {
+        Self { objects, issuer, tokens, front_proxy: None, client_roots: None, anonymous }
+    }
+
+    /// Trusts a front proxy. As TLS then accepts certificates of its authority too, client certificates are checked against
+    /// their own, `client_roots`, here.
+    pub fn with_front_proxy(mut self, proxy: FrontProxy, client_roots: Roots) -> Self {
+        self.front_proxy = Some(proxy);
+        self.client_roots = Some(client_roots);
+        self
+    }
+
+    /// The user behind a request. `certificate` is the DER of the client certificate, which TLS has verified.
+    pub fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<UserInfo, ApiError> {
+        if let Some(certificate) = certificate
+            && let Some(proxy) = &self.front_proxy
+            && let Some(user) = proxy.user(headers, certificate)
+        {
+            return Ok(with_group(user));
+        }
+        let own = |certificate: &&[u8]| self.client_roots.as_ref().is_none_or(|roots| roots.verifies(certificate));
+        if let Some(user) = certificate.filter(own).and_then(x509::user) {
+            return Ok(with_group(user));
+        }
+        match bearer(headers) {
+            Some(token) => match self.token(token, &self.issuer.audiences, now) {
+                Ok(Some(found)) => Ok(found.user),
+                Ok(None) => Err(ApiError::Unauthorized),
+                Err(error) => {
+                    tracing::debug!(%error, "bearer token refused");
+                    Err(ApiError::Unauthorized)
+                }
+            },
+            None if self.anonymous => Ok(UserInfo::anonymous()),
+            None => Err(ApiError::Unauthorized),
+        }
+    }
+
+    /// The user behind a bearer token for one of these audiences; `None` if nobody knows it, `Err` if it is known and wrong.
+    pub fn token(&self, token: &str, audiences: &[String], now: Timestamp) -> Result<Option<Authenticated>, String> {
+        let plain = |user| Some(Authenticated { user: with_group(user), audiences: Vec::new() });
+        if let Some(user) = self.tokens.user(token) {
+            return Ok(plain(user));
+        }
+        if let Some(found) = service_account::authenticate(&self.issuer, token, audiences, &*self.objects, now)? {
+            return Ok(Some(Authenticated { user: with_group(found.user), audiences: found.audiences }));
+        }
+        Ok(bootstrap::user(token, &*self.objects, now).and_then(plain))
+    }
+
+    /// The audiences of this server.
+    pub fn audiences(&self) -> &[String] {
+        &self.issuer.audiences
+    }
+}
+
+fn with_group(mut user: UserInfo) -> UserInfo {
+    user.join(AUTHENTICATED);
+    user
+}
+
+/// The token in `Authorization: Bearer TOKEN`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.split(' ').next().unwrap_or_default();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// Equal, in a time that does not depend on where they differ.
+fn same_secret(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::testing::Fixed;
+    use crate::auth::token::tests::issuer;
+    use crate::auth::{ANONYMOUS, MASTERS, text};
+
+    pub fn authenticator(objects: Fixed) -> Authenticator {
+        let tokens = StaticTokens::parse("admintoken,admin,admin-uid,system:masters\n").expect("tokens");
+        Authenticator::new(Arc::new(objects), Arc::new(issuer()), tokens, true)
+    }
+
+    fn headers(authorization: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !authorization.is_empty() {
+            headers.insert("authorization", authorization.parse().expect("header"));
+        }
+        headers
+    }
+
+    #[test]
+    fn the_chain() {
+        let mut objects = Fixed::default();
+        objects.add("", "serviceaccounts", json!({"metadata": {"name": "sa", "namespace": "d", "uid": "u"}}));
+        let account = objects.get("", "serviceaccounts", "d", "sa").expect("account");
+        let authenticator = authenticator(objects.clone());
+        let now = Timestamp::now();
+        let request = json!({"spec": {}});
+        let issued = authenticator.issuer.answer(&request, &account, &objects, now).expect("token");
+        let good = format!("Bearer {}", text(&issued, &["status", "token"]));
+        let cases = [
+            ("", Some(ANONYMOUS)),
+            ("Basic Zm9vOmJhcg==", Some(ANONYMOUS)),
+            ("Bearer admintoken", Some("admin")),
+            ("bearer admintoken", Some("admin")),
+            ("Bearer ", Some(ANONYMOUS)),
+            ("Bearer wrong", None),
+            ("Bearer a.b.c", None),
+            (&good, Some("system:serviceaccount:d:sa")),
+            (&good[..good.len() - 4], None),
+        ];
+        for (header, wanted) in cases {
+            let user = authenticator.authenticate(&headers(header), None, now);
+            assert_eq!(user.as_ref().ok().map(|user| user.name.as_str()), wanted, "{header}");
+            if let Err(error) = user {
+                assert_eq!(error.code(), 401);
+            }
+        }
+        let admin = authenticator.authenticate(&headers("Bearer admintoken"), None, now).expect("admin");
+        assert_eq!((admin.uid.as_str(), admin.groups), ("admin-uid", vec![MASTERS.to_owned(), AUTHENTICATED.into()]));
+    }
+
+    #[test]
+    fn anonymous_can_be_off() {
+        let mut closed = authenticator(Fixed::default());
+        closed.anonymous = false;
+        assert_eq!(closed.authenticate(&HeaderMap::new(), None, Timestamp::now()), Err(ApiError::Unauthorized));
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(same_secret("abc", "abc") && !same_secret("abc", "abd") && !same_secret("abc", "ab"));
+    }
+}
