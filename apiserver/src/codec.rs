@@ -1,11 +1,14 @@
 //! Objects in and out: the schema's codecs with the API server's rules about kinds, strictness and wording.
 
-use bytes::Bytes;
-use pintle_machinery::schema::Schema;
-use pintle_machinery::status::ApiError;
-use serde_json::{Value, json};
+use std::borrow::Cow;
 
-use crate::cache::entry::{Entry, Ordered};
+use bytes::Bytes;
+use pintle_machinery::codec::{TypeMeta, json, protobuf};
+use pintle_machinery::schema::{Schema, StructType};
+use pintle_machinery::status::ApiError;
+use serde_json::Value;
+
+use crate::cache::entry::{self, Entry, Ordered};
 use crate::conversion::{GroupVersion, api_version};
 use crate::engine::Call;
 use crate::engine::read::Page;
@@ -30,11 +33,12 @@ pub enum FieldValidation {
 
 impl FieldValidation {
     /// The parameter `fieldValidation`.
-    pub fn of(call: &Call) -> Self {
+    pub fn of(call: &Call) -> Result<Self, ApiError> {
         match call.query.text("fieldValidation") {
-            Some("Ignore") => Self::Ignore,
-            Some("Strict") => Self::Strict,
-            _ => Self::Warn,
+            Some("Ignore") => Ok(Self::Ignore),
+            Some("Strict") => Ok(Self::Strict),
+            None | Some("Warn") => Ok(Self::Warn),
+            Some(other) => Err(call.unsupported_option("fieldValidation", other, &["Ignore", "Warn", "Strict"])),
         }
     }
 }
@@ -45,106 +49,255 @@ pub fn decode_body(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
     decode_as(call, body, resource.served(), &resource.kind)
 }
 
+/// JSON as an object of the call's kind, whatever the request's content type.
+pub fn decode_json(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    decode_readable(call, body, Encoding::Json, call.resource.served(), &call.resource.kind)
+}
+
 /// The request body as an object of a given kind.
 pub fn decode_as(call: &Call, body: &[u8], expected: GroupVersion<'_>, kind: &str) -> Result<Value, ApiError> {
-    let encoding = negotiate::body_encoding(&call.headers)
-        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
-    let mut value = parse(call, body, encoding, kind)?;
-    check_kind(&mut value, expected, kind)?;
+    let (body, encoding) = readable(call, body, kind)?;
+    decode_readable(call, &body, encoding, expected, kind)
+}
+
+fn decode_readable(
+    call: &Call,
+    body: &[u8],
+    encoding: Encoding,
+    expected: GroupVersion<'_>,
+    kind: &str,
+) -> Result<Value, ApiError> {
+    let ty = struct_type(call.state.schema, expected, kind)?;
+    let meta = type_meta(body, encoding, kind)?;
+    check_kind(call.state.schema, &meta, expected, kind)?;
+    let decoded = match encoding {
+        Encoding::Protobuf => {
+            protobuf::envelope(body).and_then(|envelope| protobuf::decode_as(call.state.schema, ty, &envelope))
+        }
+        _ => json::decode(call.state.schema, ty, body),
+    };
+    let version = expected.1;
+    let handled = |why: String| {
+        ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    };
+    let decoded = decoded.map_err(|error| handled(error.to_string()))?;
+    if !decoded.strict_errors.is_empty() {
+        match FieldValidation::of(call)? {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => decoded.strict_errors.iter().for_each(|error| call.warn(error)),
+            FieldValidation::Strict => {
+                return Err(handled(format!("strict decoding error: {}", decoded.strict_errors.join(", "))));
+            }
+        }
+    }
+    let mut value = decoded.value;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("kind".into(), kind.into());
+        map.insert("apiVersion".into(), api_version(expected).into());
+    }
     Ok(value)
 }
 
 /// A body of options (`DeleteOptions`).
 pub fn decode_options(call: &Call, body: &[u8], kind: &str) -> Result<Value, ApiError> {
-    let encoding = negotiate::body_encoding(&call.headers)
-        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
-    parse(call, body, encoding, kind)
+    let ty = struct_type(call.state.schema, ("meta.k8s.io", "v1"), kind)?;
+    let (body, encoding) = readable(call, body, kind)?;
+    let decoded = match encoding {
+        Encoding::Protobuf => {
+            protobuf::envelope(&body).and_then(|envelope| protobuf::decode_as(call.state.schema, ty, &envelope))
+        }
+        _ => json::type_meta(&body).and_then(|_| json::decode(call.state.schema, ty, &body)),
+    };
+    decoded.map(|decoded| decoded.value).map_err(|error| unrecognized(kind, &error.to_string(), &body))
 }
 
-fn parse(_call: &Call, body: &[u8], encoding: Encoding, kind: &str) -> Result<Value, ApiError> {
-    let unrecognized = |why: String| {
-        ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
-    };
+/// The type of a kind.
+fn struct_type<'a>(schema: &'a Schema, (group, version): GroupVersion<'_>, kind: &str) -> Result<&'a StructType, ApiError> {
+    schema.kind(group, version, kind).ok_or_else(|| ApiError::Internal(format!("no schema for {kind} of {group}/{version}")))
+}
+
+/// The body in an encoding that the schema reads: YAML becomes JSON.
+fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<(Cow<'a, [u8]>, Encoding), ApiError> {
+    let encoding = negotiate::body_encoding(&call.headers)
+        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
     match encoding {
-        Encoding::Json => serde_json::from_slice(body)
-            .map_err(|error| unrecognized(format!("couldn't get version/kind; json parse error: {error}"))),
-        Encoding::Yaml => serde_yaml_ng::from_slice(body).map_err(|error| unrecognized(error.to_string())),
-        Encoding::Protobuf => Err(unrecognized("protobuf is not there yet".into())),
+        Encoding::Yaml => {
+            let value: Value = serde_yaml_ng::from_slice(body)
+                .map_err(|error| unrecognized(kind, &format!("couldn't get version/kind; yaml: {error}"), body))?;
+            let json = serde_json::to_vec(&value).map_err(|error| ApiError::Internal(error.to_string()))?;
+            Ok((Cow::Owned(json), Encoding::Json))
+        }
+        other => Ok((Cow::Borrowed(body), other)),
     }
+}
+
+fn type_meta(body: &[u8], encoding: Encoding, kind: &str) -> Result<TypeMeta, ApiError> {
+    let meta = match encoding {
+        Encoding::Protobuf => protobuf::envelope(body).map(|envelope| envelope.type_meta),
+        _ => json::type_meta(body),
+    };
+    meta.map_err(|error| unrecognized(kind, &error.to_string(), body))
+}
+
+/// A body that does not even say what it is.
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
+    let summary = summarize(body);
+    ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {why} ({summary})"))
+}
+
+/// The first bytes of a body, for messages.
+fn summarize(body: &[u8]) -> String {
+    const LIMIT: usize = 30;
+    let shown = &body[..body.len().min(LIMIT)];
+    let text = match body.first() {
+        None => return "<empty>".into(),
+        Some(b'{' | b'[') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > LIMIT { format!("{text} ...") } else { text }
 }
 
 /// Kind and apiVersion of the body must be the path's; absent ones become it.
-fn check_kind(value: &mut Value, expected: GroupVersion<'_>, kind: &str) -> Result<(), ApiError> {
+fn check_kind(schema: &Schema, meta: &TypeMeta, expected: GroupVersion<'_>, kind: &str) -> Result<(), ApiError> {
     let want = api_version(expected);
-    let Some(map) = value.as_object_mut() else {
-        return Err(ApiError::BadRequest(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: \
-             json: cannot unmarshal value into Go value of type struct"
-        )));
-    };
-    let text = |map: &serde_json::Map<String, Value>, name: &str| -> String {
-        map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let (own_kind, own_version) = (text(map, "kind"), text(map, "apiVersion"));
-    if own_kind.is_empty() {
-        map.insert("kind".into(), json!(kind));
-    }
-    if own_version.is_empty() {
-        map.insert("apiVersion".into(), json!(want));
-    }
-    if (own_kind.is_empty() || own_kind == kind) && (own_version.is_empty() || own_version == want) {
+    let own_kind = if meta.kind.is_empty() { kind } else { &meta.kind };
+    let own_version = if meta.api_version.is_empty() { &want } else { &meta.api_version };
+    if own_kind == kind && *own_version == want {
         return Ok(());
     }
-    Err(ApiError::BadRequest(format!("{own_kind} in version \"{own_version}\" cannot be handled as a {kind}")))
+    let (group, version) = own_version.split_once('/').unwrap_or(("", own_version));
+    let known = schema.kind(group, version, own_kind);
+    let why = match known {
+        None => format!(
+            "no kind \"{own_kind}\" is registered for version \"{own_version}\" in scheme \
+             \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
+        ),
+        Some(_) if own_kind == kind => {
+            return Err(ApiError::BadRequest(format!(
+                "the API version in the data ({own_version}) does not match the expected API version ({want})"
+            )));
+        }
+        Some(ty) => {
+            let package = expected.0.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+            format!("converting ({}) to ({package}.{kind}): unknown conversion", ty.go)
+        }
+    };
+    Err(ApiError::BadRequest(format!("{own_kind} in version \"{version}\" cannot be handled as a {kind}: {why}")))
 }
 
 /// Fills in defaults that the schema knows.
 pub fn defaults(schema: &Schema, version: GroupVersion<'_>, kind: &str, object: &mut Value) {
-    let _ = (schema, version, kind, object);
+    if let Some(ty) = schema.kind(version.0, version.1, kind) {
+        pintle_machinery::defaults::apply(schema, ty, object);
+    }
 }
 
 /// Brings an object into the shape that a round trip through upstream's types gives.
 pub fn normalize(schema: &Schema, object: &mut Value) {
-    let _ = (schema, object);
+    if let Some(ty) = type_of(schema, object) {
+        pintle_machinery::normalize::normalize(schema, ty, object);
+    }
+}
+
+fn type_of<'a>(schema: &'a Schema, object: &Value) -> Option<&'a StructType> {
+    let meta = TypeMeta::of(object);
+    let (group, version) = meta.group_version();
+    schema.kind(group, version, &meta.kind)
+}
+
+/// Stored bytes of an object: kind, apiVersion and metadata lead.
+pub fn serialize(schema: &Schema, object: &Value) -> Vec<u8> {
+    match type_of(schema, object) {
+        Some(ty) => {
+            let mut out = Vec::with_capacity(1024);
+            json::encode(schema, ty, object, &mut out);
+            out
+        }
+        None => entry::serialize(object),
+    }
 }
 
 /// An object as bytes.
 pub fn encode(schema: &Schema, value: &Value, encoding: Encoding, pretty: bool) -> Result<Bytes, ApiError> {
     let internal = |error: String| ApiError::Internal(error);
-    let _ = schema;
     Ok(match encoding {
         Encoding::Json if pretty => {
             serde_json::to_vec_pretty(&Ordered(value)).map_err(|error| internal(error.to_string()))?.into()
         }
         Encoding::Json => {
-            let mut bytes = serde_json::to_vec(&Ordered(value)).map_err(|error| internal(error.to_string()))?;
+            let mut bytes = serialize(schema, value);
             bytes.push(b'\n');
             bytes.into()
         }
-        Encoding::Yaml => serde_yaml_ng::to_string(&value).map_err(|error| internal(error.to_string()))?.into(),
-        Encoding::Protobuf => return Err(internal("protobuf is not there yet".into())),
+        Encoding::Yaml => serde_yaml_ng::to_string(&Ordered(value)).map_err(|error| internal(error.to_string()))?.into(),
+        Encoding::Protobuf => protobuf::encode(schema, value).map_err(|error| internal(error.to_string()))?.into(),
     })
 }
 
 /// A list in protobuf out of its items' cached messages.
 pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<Bytes, ApiError> {
-    let _ = (call, page, meta);
-    Err(ApiError::Internal("protobuf is not there yet".into()))
+    let schema = call.state.schema;
+    let list_meta = schema
+        .by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
+        .ok_or_else(|| ApiError::Internal("no schema for ListMeta".into()))?;
+    let meta = protobuf::encode_message(schema, list_meta, meta).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let mut raw = Vec::new();
+    delimited(1, &meta, &mut raw);
+    for entry in &page.entries {
+        delimited(2, &message_of(call, entry)?, &mut raw);
+    }
+    Ok(envelope(&call.resource.api_version(), &format!("{}List", call.resource.kind), &raw).into())
 }
 
-/// An entry's protobuf message with envelope, made once.
-pub fn protobuf_of_entry(schema: &Schema, entry: &Entry) -> Result<Bytes, ApiError> {
-    if let Some(bytes) = entry.protobuf.get() {
+/// An entry's protobuf message in the served version; made once if that is the stored one.
+fn message_of(call: &Call, entry: &Entry) -> Result<Bytes, ApiError> {
+    let schema = call.state.schema;
+    let resource = &call.resource;
+    if resource.serves_stored_form() && let Some(bytes) = entry.protobuf.get() {
         return Ok(bytes.clone());
     }
-    let bytes = encode(schema, &entry.value(), Encoding::Protobuf, false)?;
-    Ok(entry.protobuf.get_or_init(|| bytes).clone())
+    let mut value = entry.value();
+    crate::conversion::convert(&mut value, resource.stored(), resource.served());
+    let ty = struct_type(schema, resource.served(), &resource.kind)?;
+    let bytes: Bytes =
+        protobuf::encode_message(schema, ty, &value).map_err(|error| ApiError::Internal(error.to_string()))?.into();
+    match resource.serves_stored_form() {
+        true => Ok(entry.protobuf.get_or_init(|| bytes).clone()),
+        false => Ok(bytes),
+    }
 }
 
-/// A watch event in protobuf around an encoded object.
-pub fn protobuf_event(kind: &str, object: &[u8]) -> Vec<u8> {
-    let _ = (kind, object);
-    Vec::new()
+/// A watch event about an entry in protobuf.
+pub fn protobuf_event(call: &Call, kind: &str, entry: &Entry) -> Result<Vec<u8>, ApiError> {
+    let message = message_of(call, entry)?;
+    let object = envelope(&call.resource.api_version(), &call.resource.kind, &message);
+    Ok(protobuf::frame::watch_event(kind, &object))
+}
+
+/// A message in its envelope.
+fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut meta = Vec::new();
+    delimited(1, api_version.as_bytes(), &mut meta);
+    delimited(2, kind.as_bytes(), &mut meta);
+    let mut out = Vec::with_capacity(message.len() + meta.len() + 32);
+    out.extend_from_slice(&protobuf::MAGIC);
+    delimited(1, &meta, &mut out);
+    delimited(2, message, &mut out);
+    delimited(3, b"", &mut out);
+    delimited(4, b"", &mut out);
+    out
+}
+
+/// A length-delimited protobuf field.
+fn delimited(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
 }
 
 /// One watch event in any encoding.
@@ -152,10 +305,10 @@ pub fn watch_frame(schema: &Schema, kind: &str, object: &Value, encoding: Encodi
     match encoding {
         Encoding::Json | Encoding::Yaml => {
             let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
-            serde_json::to_writer(&mut line, &Ordered(object)).map_err(|error| ApiError::Internal(error.to_string()))?;
+            line.extend_from_slice(&serialize(schema, object));
             line.extend_from_slice(b"}\n");
             Ok(line.into())
         }
-        Encoding::Protobuf => Ok(protobuf_event(kind, &encode(schema, object, encoding, false)?).into()),
+        Encoding::Protobuf => Ok(protobuf::frame::watch_event(kind, &encode(schema, object, encoding, false)?).into()),
     }
 }

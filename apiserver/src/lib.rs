@@ -10,6 +10,7 @@
 
 pub mod access;
 pub mod admission;
+pub mod auth;
 pub mod bootstrap;
 pub mod cache;
 pub mod codec;
@@ -19,11 +20,13 @@ pub mod discovery;
 pub mod engine;
 pub mod health;
 pub mod http;
+pub mod internal;
 pub mod managed;
 pub mod pipeline;
 pub mod registry;
 pub mod resource;
 mod server;
+pub mod services;
 mod state;
 pub mod subresource;
 

@@ -79,7 +79,7 @@ where
     B::Error: Into<BoxError>,
 {
     let user = state.auth.authenticate(&parts).await?;
-    state.auth.authorize(&user, &info).await?;
+    state.auth.authorize(&user, &info, &query)?;
     if !info.is_resource {
         return other_path(state, &parts, &info, &query).await;
     }

@@ -62,13 +62,13 @@ impl State {
         Ok(Self {
             store: config.store.clone(),
             schema: pintle_api::schema(),
-            resources,
             caches,
             shutdown,
             discovery,
             index,
-            auth: Auth::new(&config),
+            auth: Auth::new(&config, &resources),
             bootstrapped: watch::channel(false).0,
+            resources,
             config,
         })
     }

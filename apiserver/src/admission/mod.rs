@@ -3,10 +3,17 @@
 //! [`mutate`] runs before validation, [`reserve`] takes what an object needs from shared pools (addresses, ports) and
 //! [`validate`] runs last. What was reserved is given back when the write does not happen.
 
+mod namespace;
+mod node;
+mod pods;
+mod serviceaccount;
+mod storage;
+
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
 
 use crate::engine::Call;
+use crate::services;
 
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,21 +29,68 @@ pub enum Operation {
 /// Things taken from shared pools for a write that has not happened yet.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Reservation {}
+pub struct Reservation {
+    taken: Vec<services::Claim>,
+    /// Given back once the write has happened.
+    freed: Vec<services::Claim>,
+}
 
 impl Reservation {
+    /// Nothing.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Of these.
+    pub fn new(taken: Vec<services::Claim>, freed: Vec<services::Claim>) -> Self {
+        Self { taken, freed }
+    }
+
     /// The write happened.
-    pub fn keep(self) {}
+    pub async fn keep(self, call: &Call) {
+        services::release(&call.state, self.freed).await;
+    }
 
     /// It did not: gives everything back.
     pub async fn undo(self, call: &Call) {
-        let _ = call;
+        services::release(&call.state, self.taken).await;
     }
 }
 
 /// Changes a new object (stored form) before it is validated.
 pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
-    let _ = (call, operation, new, old);
+    if operation == Operation::Create {
+        namespace::check_open(call, new).await?;
+    }
+    let main = call.info.subresource.is_empty();
+    match (call.resource.group.as_str(), call.resource.name.as_str()) {
+        ("", "pods") if operation == Operation::Create && main => {
+            serviceaccount::mutate(call, new).await?;
+            pods::priority(call, new)?;
+            pods::tolerations(new);
+            pods::runtime_class(call, new)?;
+            pods::limit_ranges(call, new)?;
+        }
+        ("", "persistentvolumeclaims" | "persistentvolumes") if operation == Operation::Create => {
+            storage::protect(call, new);
+            storage::default_class(call, new);
+        }
+        ("networking.k8s.io", "ingresses") if operation == Operation::Create => storage::default_ingress_class(call, new),
+        ("", "services") if operation == Operation::Update && main => {
+            if let Some(old) = old {
+                services::carry_over(new, old);
+            }
+        }
+        ("certificates.k8s.io", "certificatesigningrequests") if operation == Operation::Create => {
+            new["spec"]["username"] = call.user.name.clone().into();
+            new["spec"]["groups"] = call.user.groups.clone().into();
+            new["spec"]["uid"] = call.user.uid.clone().into();
+            if !call.user.extra.is_empty() {
+                new["spec"]["extra"] = serde_json::json!(call.user.extra);
+            }
+        }
+        _ => {}
+    }
     Ok(())
 }
 
@@ -48,8 +102,9 @@ pub async fn reserve(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
-    let _ = (call, operation, new, old, dry_run);
-    Ok(Reservation::default())
+    let _ = operation;
+    let service = call.resource.group.is_empty() && call.resource.name == "services" && call.info.subresource.is_empty();
+    if service { services::reserve(call, new, old, dry_run).await } else { Ok(Reservation::none()) }
 }
 
 /// Refuses what is not allowed; for a deletion `new` is `None`.
@@ -59,11 +114,31 @@ pub async fn validate(
     new: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
-    let _ = (call, operation, new, old);
+    namespace::check_deletion(call, operation)?;
+    node::restrict(call, operation, new, old)?;
+    if let Some(new) = new {
+        rbac_escalation(call, new, old)?;
+        if operation == Operation::Create {
+            pods::quota(call, new)?;
+        }
+    }
     Ok(())
+}
+
+fn rbac_escalation(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    if call.resource.group != crate::auth::RBAC_GROUP {
+        return Ok(());
+    }
+    let authorizer = &call.state.auth.authorizer;
+    match call.resource.name.as_str() {
+        "roles" | "clusterroles" => crate::auth::escalation::check_role(authorizer, &call.user, &call.resource.name, new, old),
+        _ => crate::auth::escalation::check_binding(authorizer, &call.user, &call.resource.name, new, old),
+    }
 }
 
 /// An object is gone: gives back what it held.
 pub async fn released(call: &Call, old: &Value) {
-    let _ = (call, old);
+    if call.resource.group.is_empty() && call.resource.name == "services" {
+        services::release(&call.state, services::claims_of(old)).await;
+    }
 }

@@ -1,9 +1,11 @@
 //! The one task that follows the store and feeds all caches.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -131,7 +133,7 @@ impl Caches {
             }
             taken += 1;
             if taken < BATCH {
-                next = watch.try_recv();
+                next = watch.recv().now_or_never().flatten();
             }
         }
         for (cache, changes) in changes.into_values() {
@@ -166,7 +168,7 @@ impl Caches {
     }
 
     fn cache_of(&self, key: &str) -> Option<&Arc<Cache>> {
-        let (prefix, cache) = self.by_prefix.range::<str, _>(..=key).next_back()?;
+        let (prefix, cache) = self.by_prefix.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         key.starts_with(prefix.as_str()).then_some(cache)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
+use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::status::{ApiError, GroupResource};
 
 use crate::access::UserInfo;
@@ -72,7 +73,7 @@ impl Call {
             match value {
                 "All" => dry_run = true,
                 "" => {}
-                other => return Err(unsupported_dry_run(other, self.options_kind())),
+                other => return Err(self.unsupported_option("dryRun", other, &["All"])),
             }
         }
         Ok(dry_run)
@@ -109,6 +110,13 @@ impl Call {
         self.warnings.lock().push(text.into());
     }
 
+    /// A query parameter with a value that is none of its.
+    pub fn unsupported_option(&self, name: &str, value: &str, supported: &[&str]) -> ApiError {
+        let mut errors = ErrorList::new();
+        errors.not_supported(&Path::new(name), value, supported);
+        ApiError::invalid(&GroupResource::new("meta.k8s.io", self.options_kind()), "", errors)
+    }
+
     fn options_kind(&self) -> &'static str {
         match self.info.verb.as_str() {
             "create" => "CreateOptions",
@@ -117,10 +125,4 @@ impl Call {
             _ => "DeleteOptions",
         }
     }
-}
-
-fn unsupported_dry_run(value: &str, kind: &str) -> ApiError {
-    let mut errors = pintle_machinery::field_path::ErrorList::new();
-    errors.not_supported(&pintle_machinery::field_path::Path::new("dryRun"), value, &["All"]);
-    ApiError::invalid(&GroupResource::new("meta.k8s.io", kind), "", errors)
 }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{Answer, Call, meta, present, storage_error};
 use crate::admission::{self, Operation};
-use crate::cache::entry::serialize;
 use crate::codec;
 use crate::conversion::convert;
 use crate::managed;
@@ -29,7 +28,7 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
     let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
-    codec::defaults(&call.state.schema, resource.served(), &resource.kind, &mut object);
+    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut object);
     let generated = meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
     for attempt in 1.. {
         let mut candidate = object.clone();
@@ -47,6 +46,24 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
         }
     }
     Err(ApiError::Internal("no name could be generated".into()))
+}
+
+/// Creates an object out of an applied configuration.
+pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Result<(Vec<u8>, Revision), ApiError> {
+    let resource = &call.resource;
+    let mut object = managed::apply(call, None, applied)?;
+    meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
+    if meta::text(&object, "name") != call.info.name {
+        let message = format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta::text(&object, "name"),
+            call.info.name
+        );
+        return Err(ApiError::BadRequest(message));
+    }
+    meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
+    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut object);
+    write_new(call, object, false, dry_run).await
 }
 
 /// From the mutating admission to the store. The object is in its served form, defaulted, its managed fields are set.
@@ -73,7 +90,7 @@ pub async fn write_new(
     if rules.generation {
         meta::set(&mut object, "generation", json!(1));
     }
-    codec::normalize(&call.state.schema, &mut object);
+    codec::normalize(call.state.schema, &mut object);
     let mut errors = meta::validate_new(&object, resource.namespaced, rules);
     if let Some(validate) = rules.validate_create {
         errors.extend(validate(&context, &object));
@@ -92,7 +109,7 @@ pub async fn write_new(
         return Err(ApiError::Other(Box::new(Status::failure(500, "", message))));
     }
     meta::set(&mut object, "resourceVersion", Value::Null);
-    let bytes = serialize(&object);
+    let bytes = codec::serialize(call.state.schema, &object);
     let key = resource.key(&call.info.namespace, &name);
     if dry_run {
         return match call.state.store.get(&key).await.map_err(storage_error)? {
@@ -103,7 +120,7 @@ pub async fn write_new(
     let ttl = super::modify::time_to_live(call);
     match call.state.store.create(&key, bytes.clone().into(), ttl).await {
         Ok(revision) => {
-            reservation.keep();
+            reservation.keep(call).await;
             Ok((bytes, revision))
         }
         Err(pintle_store::Error::Exists { .. }) => {

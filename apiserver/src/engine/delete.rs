@@ -8,7 +8,6 @@ use super::list_options::ListOptions;
 use super::modify::{self, Current};
 use super::{Answer, Call, meta, present, read, storage_error};
 use crate::admission::{self, Operation};
-use crate::cache::entry::serialize;
 use crate::codec;
 use crate::conversion::convert;
 
@@ -185,7 +184,7 @@ async fn write_mark(
     let mut stored = value.clone();
     meta::set(&mut stored, "resourceVersion", Value::Null);
     let ttl = modify::time_to_live(call);
-    call.state.store.update(&call.key(), serialize(&stored).into(), current.revision, ttl).await
+    call.state.store.update(&call.key(), codec::serialize(call.state.schema, &stored).into(), current.revision, ttl).await
 }
 
 async fn remove(call: &Call, current: &Current, options: &DeleteOptions) -> Result<i64, pintle_store::Error> {

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::{Call, meta, storage_error};
 use crate::admission::{self, Operation};
-use crate::cache::entry::serialize;
 use crate::codec;
 use crate::conversion::convert;
 use crate::managed;
@@ -121,7 +120,7 @@ async fn attempt(
     if !must_match.is_empty() && must_match != old.revision.to_string() {
         return Err(ApiError::modified(&call.group_resource(), &call.info.name));
     }
-    codec::defaults(&call.state.schema, resource.served(), &resource.kind, &mut new);
+    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut new);
     if ownership == Ownership::Update {
         managed::on_update(call, &old_served, &mut new)?;
     }
@@ -133,7 +132,7 @@ async fn attempt(
     if unchanged && !deletes {
         return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
     }
-    let bytes = serialize(&new);
+    let bytes = codec::serialize(call.state.schema, &new);
     if dry_run {
         return Ok(Attempt::Done(Written { bytes, revision: old.revision, created: false }));
     }
@@ -145,7 +144,7 @@ async fn attempt(
     };
     match written {
         Ok(revision) => {
-            reservation.keep();
+            reservation.keep(call).await;
             if deletes {
                 admission::released(call, &old.value).await;
             }
@@ -180,7 +179,7 @@ async fn prepare(
     if let Some(prepare) = rules.prepare_update {
         prepare(&context, new, &old.value);
     }
-    codec::normalize(&call.state.schema, new);
+    codec::normalize(call.state.schema, new);
     if rules.generation && content_changed(new, &old.value) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));

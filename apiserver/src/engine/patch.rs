@@ -1,12 +1,18 @@
 //! The patch verb: JSON patch, merge patch, strategic merge patch and server-side apply.
 
+use std::borrow::Cow;
+
+use pintle_machinery::codec::json;
+use pintle_machinery::patch;
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
 
-use super::modify::{self, Ownership};
+use super::modify::{self, Ownership, Written};
 use super::update::answer;
-use super::{Answer, Call};
+use super::{Answer, Call, create, meta};
+use crate::codec::FieldValidation;
 use crate::http::negotiate;
+use crate::managed;
 
 /// The kinds of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +34,7 @@ impl PatchKind {
             "application/json-patch+json" => Self::Json,
             "application/merge-patch+json" => Self::Merge,
             "application/strategic-merge-patch+json" => Self::Strategic,
-            "application/apply-patch+yaml" | "application/apply-patch+json" => Self::Apply,
+            "application/apply-patch+yaml" => Self::Apply,
             _ => {
                 let accepted = [
                     "application/json-patch+json",
@@ -45,37 +51,120 @@ impl PatchKind {
 
 /// PATCH of an object.
 pub async fn patch(call: &Call, body: &[u8]) -> Answer {
-    let dry_run = call.dry_run()?;
     let kind = PatchKind::of(call)?;
-    let make = |old: &Value| patched(call, kind, old, body);
-    let written = modify::modify(call, &make, Ownership::Update, dry_run).await?;
+    let dry_run = call.dry_run()?;
+    check_options(call, kind)?;
+    let written = match kind {
+        PatchKind::Apply => apply(call, body, dry_run).await?,
+        _ => {
+            let make = |old: &Value| patched(call, kind, old, body);
+            modify::modify(call, &make, Ownership::Update, dry_run).await?
+        }
+    };
     answer(call, &written)
 }
 
-/// The object that a patch makes out of another.
-pub fn patched(call: &Call, kind: PatchKind, old: &Value, body: &[u8]) -> Result<Value, ApiError> {
-    let _ = (call, kind);
-    let patch: Value = serde_json::from_slice(body).map_err(|error| ApiError::BadRequest(error.to_string()))?;
-    let mut new = old.clone();
-    merge(&mut new, &patch);
-    Ok(new)
+fn check_options(call: &Call, kind: PatchKind) -> Result<(), ApiError> {
+    use pintle_machinery::field_path::{ErrorList, Path};
+    let mut errors = ErrorList::new();
+    match kind {
+        PatchKind::Apply if call.query.text("fieldManager").is_none() => {
+            errors.required(&Path::new("fieldManager"), "is required for apply patch");
+        }
+        PatchKind::Apply => {}
+        _ if call.query.get("force").is_some() => {
+            errors.forbidden(&Path::new("force"), "may not be specified for non-apply patch");
+        }
+        _ => {}
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => {
+            let kind = pintle_machinery::status::GroupResource::new("meta.k8s.io", "PatchOptions");
+            Err(ApiError::invalid(&kind, "", errors))
+        }
+    }
 }
 
-fn merge(target: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *target = patch.clone();
-        return;
+/// The object that a patch makes out of another (both in the served form).
+pub fn patched(call: &Call, kind: PatchKind, old: &Value, body: &[u8]) -> Result<Value, ApiError> {
+    let resource = &call.resource;
+    let ty = call
+        .state
+        .schema
+        .kind(&resource.group, &resource.version, &resource.kind)
+        .ok_or_else(|| ApiError::Internal(format!("no schema for {}", resource.kind)))?;
+    let new = match kind {
+        PatchKind::Json => patch::json::apply(old, body)?,
+        PatchKind::Merge => patch::merge::apply(old, body)?,
+        PatchKind::Strategic => patch::strategic::apply(call.state.schema, ty, old, body)?,
+        PatchKind::Apply => return Err(ApiError::Internal("apply is no plain patch".into())),
     };
-    if !target.is_object() {
-        *target = serde_json::json!({});
-    }
-    if let Some(target) = target.as_object_mut() {
-        for (key, value) in patch {
-            if value.is_null() {
-                target.remove(key);
-            } else {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
+    reread(call, new)
+}
+
+/// What a patch made goes through the schema, as a body does: unknown fields are told or refused.
+fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
+    let resource = &call.resource;
+    let schema = call.state.schema;
+    let ty = schema
+        .kind(&resource.group, &resource.version, &resource.kind)
+        .ok_or_else(|| ApiError::Internal(format!("no schema for {}", resource.kind)))?;
+    let bytes = serde_json::to_vec(&new).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let decoded = json::decode(schema, ty, &bytes).map_err(|error| {
+        let message = error.to_string();
+        let mut errors = pintle_machinery::field_path::ErrorList::new();
+        errors.invalid(&pintle_machinery::field_path::Path::new("patch"), String::from_utf8_lossy(&bytes).into_owned(), message);
+        ApiError::invalid(&resource.group_kind(), &call.info.name, errors)
+    })?;
+    if !decoded.strict_errors.is_empty() {
+        match FieldValidation::of(call)? {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => decoded.strict_errors.iter().for_each(|error| call.warn(error)),
+            FieldValidation::Strict => {
+                let why = format!("strict decoding error: {}", decoded.strict_errors.join(", "));
+                let mut errors = pintle_machinery::field_path::ErrorList::new();
+                errors.invalid(&pintle_machinery::field_path::Path::new("patch"), why.clone(), why);
+                return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
             }
         }
     }
+    Ok(decoded.value)
+}
+
+/// Server-side apply: creates what is absent.
+async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiError> {
+    let applied = applied_configuration(call, body)?;
+    for _ in 0..5 {
+        if let Some(current) = modify::current(call).await? {
+            let make = |old: &Value| managed::apply(call, Some(old), &applied);
+            return modify::modify_from(call, current, &make, Ownership::Apply, dry_run).await;
+        }
+        if !call.info.subresource.is_empty() {
+            return Err(call.not_found());
+        }
+        if !meta::text(&applied, "uid").is_empty() {
+            let message = format!("uid mismatch: the provided object specified uid {}, and no existing object was found", meta::text(&applied, "uid"));
+            return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
+        }
+        match create::create_applied(call, &applied, dry_run).await {
+            Err(ApiError::AlreadyExists { .. }) => {}
+            Ok((bytes, revision)) => return Ok(Written { bytes, revision, created: true }),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ApiError::modified(&call.group_resource(), &call.info.name))
+}
+
+/// The body of an apply request: JSON or YAML, checked by the schema, but with just the fields that it names.
+fn applied_configuration(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let bad = |why: String| ApiError::BadRequest(format!("error decoding YAML: {why}"));
+    let json: Cow<'_, [u8]> = match body.first() {
+        Some(b'{') if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Cow::Borrowed(body),
+        _ => {
+            let value: Value = serde_yaml_ng::from_slice(body).map_err(|error| bad(error.to_string()))?;
+            Cow::Owned(serde_json::to_vec(&value).map_err(|error| bad(error.to_string()))?)
+        }
+    };
+    crate::codec::decode_json(call, &json)
 }

@@ -68,7 +68,7 @@ pub fn stored_value(call: &Call, status: StatusCode, value: Value) -> Answer {
 /// Any object as it is, in the wanted encoding.
 pub fn object(call: &Call, status: StatusCode, value: &Value) -> Answer {
     let accepted = call.accepted;
-    let bytes = codec::encode(&call.state.schema, value, accepted.encoding, accepted.pretty)?;
+    let bytes = codec::encode(call.state.schema, value, accepted.encoding, accepted.pretty)?;
     Ok(self::bytes(status, &accepted.content_type(false), bytes))
 }
 

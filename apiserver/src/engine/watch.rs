@@ -199,9 +199,9 @@ impl Watcher {
                 out.extend_from_slice(&entry.json);
                 out.extend_from_slice(b"}\n");
             }
-            (Form::Object, Encoding::Protobuf) if resource.serves_stored_form() => {
-                match codec::protobuf_of_entry(&self.call.state.schema, entry) {
-                    Ok(raw) => out.extend_from_slice(&codec::protobuf_event(kind, &raw)),
+            (Form::Object, Encoding::Protobuf) => {
+                match codec::protobuf_event(&self.call, kind, entry) {
+                    Ok(frame) => out.extend_from_slice(&frame),
                     Err(error) => self.failed = Some(error),
                 }
             }
@@ -245,7 +245,7 @@ impl Watcher {
         let mut object = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
         match self.call.accepted.form {
             Form::Object => {
-                codec::normalize(&self.call.state.schema, &mut object);
+                codec::normalize(self.call.state.schema, &mut object);
                 self.frame("BOOKMARK", &object)
             }
             Form::Table(v1) => {
@@ -260,7 +260,7 @@ impl Watcher {
 
     /// One event of any object in the client's encoding.
     fn frame(&self, kind: &str, object: &Value) -> Bytes {
-        let schema = &self.call.state.schema;
+        let schema = self.call.state.schema;
         match codec::watch_frame(schema, kind, object, self.call.accepted.encoding) {
             Ok(bytes) => bytes,
             Err(error) => {

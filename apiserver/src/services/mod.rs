@@ -1,0 +1,255 @@
+//! Addresses and node ports of Services. Each is claimed by an object of its own in the store, so that two servers
+//! never give out the same: an `IPAddress` for an address, a key under [`PORTS`] for a port.
+
+mod plan;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::status::ApiError;
+use rand::Rng;
+use serde_json::{Value, json};
+
+use crate::admission::Reservation;
+use crate::engine::{Call, meta, storage_error};
+use crate::internal::{self, Address};
+use crate::state::State;
+
+pub use plan::{carry_over, claims_of, first_address};
+
+/// Keys of claimed node ports: port number at the end, the owner as value.
+const PORTS: &str = "/registry/ranges/servicenodeports/";
+/// Random tries before the range is searched.
+const TRIES: usize = 32;
+
+/// Something that belongs to one Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// A cluster address.
+    Address(IpAddr),
+    /// A node port.
+    Port(u16),
+}
+
+/// The owner as claims name it.
+fn owner(service: &Value) -> (String, String) {
+    (meta::text(service, "namespace").to_owned(), meta::text(service, "name").to_owned())
+}
+
+/// Completes a new or changed Service with addresses and ports.
+pub async fn reserve(
+    call: &Call,
+    new: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<Reservation, ApiError> {
+    plan::fill_families(new, call.state.config.service_cidr.addr().is_ipv6());
+    let held = old.map(claims_of).unwrap_or_default();
+    let mut taken = Vec::new();
+    match fill(call, new, &held, dry_run, &mut taken).await {
+        Ok(()) => {
+            let kept = claims_of(new);
+            let freed = held.into_iter().filter(|claim| !kept.contains(claim)).collect();
+            Ok(Reservation::new(taken, if dry_run { Vec::new() } else { freed }))
+        }
+        Err(error) => {
+            release(&call.state, taken).await;
+            Err(error)
+        }
+    }
+}
+
+async fn fill(
+    call: &Call,
+    new: &mut Value,
+    held: &[Claim],
+    dry_run: bool,
+    taken: &mut Vec<Claim>,
+) -> Result<(), ApiError> {
+    if plan::needs_address(new) {
+        let wanted = new["spec"]["clusterIP"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let address = match wanted {
+            Some(text) => claim_address(call, new, &text, held, dry_run, taken).await?,
+            None => any_address(call, new, dry_run, taken).await?,
+        };
+        new["spec"]["clusterIP"] = json!(address.to_string());
+        new["spec"]["clusterIPs"] = json!([address.to_string()]);
+    }
+    for index in plan::ports_in_need(new) {
+        let wanted = new["spec"]["ports"][index]["nodePort"].as_u64().unwrap_or(0) as u16;
+        let port = plan::sibling_port(new, index).filter(|_| wanted == 0).unwrap_or(wanted);
+        let known = |claim: &Claim| held.contains(claim) || taken.contains(claim);
+        let port = if port != 0 && known(&Claim::Port(port)) {
+            port
+        } else {
+            claim_port(call, new, index, port, dry_run, taken).await?
+        };
+        new["spec"]["ports"][index]["nodePort"] = json!(port);
+    }
+    Ok(())
+}
+
+async fn claim_address(
+    call: &Call,
+    service: &Value,
+    text: &str,
+    held: &[Claim],
+    dry_run: bool,
+    taken: &mut Vec<Claim>,
+) -> Result<IpAddr, ApiError> {
+    let cidr = call.state.config.service_cidr;
+    let refuse = |why: String| {
+        let mut errors = ErrorList::new();
+        errors.invalid(&Path::new("spec").child("clusterIPs"), json!([text]), why);
+        Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
+    };
+    let Ok(address) = text.parse::<IpAddr>() else { return refuse("must be a valid IP address".into()) };
+    if held.contains(&Claim::Address(address)) {
+        return Ok(address);
+    }
+    if !cidr.contains(&address) {
+        let why = format!("failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. The range of valid IPs is {cidr}");
+        return refuse(why);
+    }
+    if dry_run {
+        return Ok(address);
+    }
+    match try_address(&call.state, service, address).await? {
+        true => {
+            taken.push(Claim::Address(address));
+            Ok(address)
+        }
+        false => refuse(format!("failed to allocate IP {address}: provided IP is already allocated")),
+    }
+}
+
+async fn any_address(
+    call: &Call,
+    service: &Value,
+    dry_run: bool,
+    taken: &mut Vec<Claim>,
+) -> Result<IpAddr, ApiError> {
+    let cidr = call.state.config.service_cidr;
+    for attempt in 0..TRIES * 8 {
+        let offset = if attempt < TRIES { None } else { Some(attempt - TRIES) };
+        let Some(address) = plan::candidate(cidr, offset, rand::rng().random()) else { continue };
+        if dry_run || try_address(&call.state, service, address).await? {
+            if !dry_run {
+                taken.push(Claim::Address(address));
+            }
+            return Ok(address);
+        }
+    }
+    Err(ApiError::Internal("failed to allocate a serviceIP: range is full".into()))
+}
+
+/// Claims an address; false: somebody has it.
+async fn try_address(state: &Arc<State>, service: &Value, address: IpAddr) -> Result<bool, ApiError> {
+    let (namespace, name) = owner(service);
+    let text = address.to_string();
+    let at = Address::new("networking.k8s.io", "ipaddresses", "", &text);
+    let object = json!({
+        "metadata": {"name": text, "labels": {
+            "ipaddress.kubernetes.io/ip-family": if address.is_ipv6() { "IPv6" } else { "IPv4" },
+            "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}},
+        "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": name}},
+    });
+    match internal::create(state, at, object).await {
+        Ok(()) => Ok(true),
+        Err(ApiError::AlreadyExists { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn claim_port(
+    call: &Call,
+    service: &Value,
+    index: usize,
+    wanted: u16,
+    dry_run: bool,
+    taken: &mut Vec<Claim>,
+) -> Result<u16, ApiError> {
+    let range = call.state.config.node_ports.clone();
+    let refuse = |why: String| {
+        let mut errors = ErrorList::new();
+        errors.invalid(&Path::new("spec").child("ports").index(index).child("nodePort"), json!(wanted), why);
+        Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
+    };
+    if wanted != 0 && !range.contains(&wanted) {
+        return refuse(format!("provided port is not in the valid range. The range of valid ports is {}-{}", range.start(), range.end()));
+    }
+    let candidates: Vec<u16> = match wanted {
+        0 => (0..TRIES).map(|_| rand::rng().random_range(range.clone())).chain(range.clone()).collect(),
+        port => vec![port],
+    };
+    for port in candidates {
+        if dry_run || try_port(&call.state, service, port).await? {
+            if !dry_run {
+                taken.push(Claim::Port(port));
+            }
+            return Ok(port);
+        }
+    }
+    match wanted {
+        0 => Err(ApiError::Internal("failed to allocate a nodePort: range is full".into())),
+        _ => refuse("provided port is already allocated".into()),
+    }
+}
+
+async fn try_port(state: &Arc<State>, service: &Value, port: u16) -> Result<bool, ApiError> {
+    let (namespace, name) = owner(service);
+    match state.store.create(&format!("{PORTS}{port}"), format!("{namespace}/{name}").into(), None).await {
+        Ok(_) => Ok(true),
+        Err(pintle_store::Error::Exists { .. }) => Ok(false),
+        Err(error) => Err(storage_error(error)),
+    }
+}
+
+/// Gives claims back.
+pub async fn release(state: &Arc<State>, claims: Vec<Claim>) {
+    for claim in claims {
+        let outcome = match claim {
+            Claim::Address(address) => {
+                let text = address.to_string();
+                internal::remove(state, Address::new("networking.k8s.io", "ipaddresses", "", &text)).await
+            }
+            Claim::Port(port) => free_port(state, port).await,
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(?error, "a Service's address or port could not be given back");
+        }
+    }
+}
+
+async fn free_port(state: &Arc<State>, port: u16) -> Result<(), ApiError> {
+    let key = format!("{PORTS}{port}");
+    let Some(kv) = state.store.get(&key).await.map_err(storage_error)? else { return Ok(()) };
+    state.store.delete(&key, kv.mod_revision).await.map(drop).map_err(storage_error)
+}
+
+/// Gives back what belongs to Services that are no longer there (a crash between the two writes), and claims what
+/// Services have without a claim (a store of another server). Run before requests are served.
+pub async fn repair(state: &Arc<State>) -> Result<(), ApiError> {
+    let services = internal::list(state, "", "services", "");
+    let held: Vec<(Claim, &Value)> =
+        services.iter().flat_map(|service| claims_of(service).into_iter().map(move |claim| (claim, service))).collect();
+    for (claim, service) in &held {
+        match claim {
+            Claim::Address(address) => drop(try_address(state, service, *address).await?),
+            Claim::Port(port) => drop(try_port(state, service, *port).await?),
+        }
+    }
+    let options = pintle_store::ListOptions::prefix(PORTS);
+    let ports = state.store.list(options).await.map_err(storage_error)?;
+    let claimed = ports.items.iter().filter_map(|kv| kv.key.strip_prefix(PORTS)?.parse().ok()).map(Claim::Port);
+    let addresses = internal::list(state, "networking.k8s.io", "ipaddresses", "");
+    let addressed = addresses
+        .iter()
+        .filter(|address| address["spec"]["parentRef"]["resource"] == "services")
+        .filter_map(|address| meta::text(address, "name").parse().ok())
+        .map(Claim::Address);
+    let orphans = claimed.chain(addressed).filter(|claim| held.iter().all(|(own, _)| own != claim)).collect();
+    release(state, orphans).await;
+    Ok(())
+}
