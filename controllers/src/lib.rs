@@ -21,6 +21,7 @@ mod discovery;
 mod endpoints;
 mod endpointslice;
 mod endpointslicemirroring;
+mod garbagecollector;
 mod hash;
 mod key;
 mod meta;

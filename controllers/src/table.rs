@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::context::Context;
 use crate::{
-    deployment, endpoints, endpointslice, endpointslicemirroring, namespace, replicaset, root_ca, serviceaccount,
+    deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, namespace, replicaset, root_ca, serviceaccount,
 };
 
 /// One row of the table.
@@ -36,6 +36,7 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "endpoints-controller" => endpoints::run,
     "endpointslice-controller" => endpointslice::run,
     "endpointslice-mirroring-controller" => endpointslicemirroring::run,
+    "garbage-collector-controller" => garbagecollector::run,
 };
 
 /// True if the list of names (`*`, `foo`, `-foo`) turns the controller on. A name weighs more than the star.
