@@ -235,6 +235,22 @@ mod tests {
         assert_eq!(mine.expect("valid")["status"], json!({"allowed": true}));
     }
 
+    /// Compares with a running upstream server: `PINTLE_UPSTREAM_SAR` is a file with a list of `{spec, status}` of
+    /// SubjectAccessReviews that it answered without further RBAC objects.
+    #[test]
+    fn decides_as_upstream() {
+        let Some(file) = std::env::var_os("PINTLE_UPSTREAM_SAR") else { return };
+        let answers: Value = serde_json::from_slice(&std::fs::read(file).expect("file")).expect("JSON");
+        let authorizer = authorizer();
+        let wrong = answers.as_array().expect("list").iter().filter_map(|theirs| {
+            let ours = subject_access(&authorizer, theirs).expect("valid");
+            let differ = ours["status"] != theirs["status"];
+            differ.then(|| format!("{}: {} is not {}", theirs["spec"], ours["status"], theirs["status"]))
+        });
+        let wrong: Vec<String> = wrong.collect();
+        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
     #[test]
     fn invalid_reviews() {
         let both =

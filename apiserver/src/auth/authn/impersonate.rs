@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn groups_of_the_other() {
-        let cases: [(&[(&str, &str)], &[&str]); 5] = [
+        type Pairs = &'static [(&'static str, &'static str)];
+        let cases: [(Pairs, &[&str]); 5] = [
             (&[(USER, "joe")], &["system:authenticated"]),
             (&[(USER, "joe"), (GROUP, "g"), (GROUP, "system:authenticated")], &["g", "system:authenticated"]),
             (

@@ -11,11 +11,14 @@ pub mod service_account;
 pub mod static_tokens;
 pub mod x509;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use pintle_machinery::status::ApiError;
+use sha2::{Digest, Sha256};
 
 use super::token::Issuer;
 use super::{AUTHENTICATED, Objects, UserInfo};
@@ -41,12 +44,21 @@ pub struct Authenticator {
     client_roots: Option<Roots>,
     /// Requests without credentials are let in as anonymous.
     anonymous: bool,
+    recent: Mutex<Recent>,
 }
+
+/// Bearer tokens by hash, when they were last found good, and whose they are.
+type Recent = HashMap<[u8; 32], (Timestamp, UserInfo)>;
+
+/// A token that was good is not looked at again for so long, as upstream does.
+const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
+/// Tokens that are remembered at most.
+const MOST_REMEMBERED: usize = 4096;
 
 impl Authenticator {
     /// Over the cluster's objects, with its service account keys.
     pub fn new(objects: Arc<dyn Objects>, issuer: Arc<Issuer>, tokens: StaticTokens, anonymous: bool) -> Self {
-        Self { objects, issuer, tokens, front_proxy: None, client_roots: None, anonymous }
+        Self { objects, issuer, tokens, front_proxy: None, client_roots: None, anonymous, recent: Mutex::default() }
     }
 
     /// Trusts a front proxy. As TLS then accepts certificates of its authority too, client certificates are checked against
@@ -75,8 +87,8 @@ impl Authenticator {
             return Ok(with_group(user));
         }
         match bearer(headers) {
-            Some(token) => match self.token(token, &self.issuer.audiences, now) {
-                Ok(Some(found)) => Ok(found.user),
+            Some(token) => match self.own_token(token, now) {
+                Ok(Some(user)) => Ok(user),
                 Ok(None) => Err(ApiError::Unauthorized),
                 Err(error) => {
                     tracing::debug!(%error, "bearer token refused");
@@ -86,6 +98,25 @@ impl Authenticator {
             None if self.anonymous => Ok(UserInfo::anonymous()),
             None => Err(ApiError::Unauthorized),
         }
+    }
+
+    /// The user behind a bearer token for this server, from memory if it was good a moment ago.
+    fn own_token(&self, token: &str, now: Timestamp) -> Result<Option<UserInfo>, String> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        if let Some((at, user)) = self.recent.lock().get(&hash)
+            && (SignedDuration::ZERO..REMEMBERED).contains(&now.duration_since(*at))
+        {
+            return Ok(Some(user.clone()));
+        }
+        let user = self.token(token, &self.issuer.audiences, now)?.map(|found| found.user);
+        if let Some(user) = &user {
+            let mut recent = self.recent.lock();
+            if recent.len() >= MOST_REMEMBERED {
+                recent.clear();
+            }
+            recent.insert(hash, (now, user.clone()));
+        }
+        Ok(user)
     }
 
     /// The user behind a bearer token for one of these audiences; `None` if nobody knows it, `Err` if it is known and wrong.
@@ -176,6 +207,22 @@ pub(crate) mod tests {
         }
         let admin = authenticator.authenticate(&headers("Bearer admintoken"), None, now).expect("admin");
         assert_eq!((admin.uid.as_str(), admin.groups), ("admin-uid", vec![MASTERS.to_owned(), AUTHENTICATED.into()]));
+    }
+
+    #[test]
+    fn good_tokens_are_remembered_for_a_moment() {
+        let mut objects = Fixed::default();
+        objects.add("", "serviceaccounts", json!({"metadata": {"name": "sa", "namespace": "d", "uid": "u"}}));
+        let account = objects.get("", "serviceaccounts", "d", "sa").expect("account");
+        let mut authenticator = authenticator(objects.clone());
+        let now = Timestamp::now();
+        let issued = authenticator.issuer.answer(&json!({"spec": {}}), &account, &objects, now).expect("token");
+        let headers = headers(&format!("Bearer {}", text(&issued, &["status", "token"])));
+        let user = authenticator.authenticate(&headers, None, now).expect("good");
+        authenticator.objects = Arc::new(Fixed::default());
+        let later = |seconds| authenticator.authenticate(&headers, None, now + SignedDuration::from_secs(seconds));
+        assert_eq!(later(9), Ok(user));
+        assert_eq!(later(10), Err(ApiError::Unauthorized), "the account is gone");
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn check(node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool
     if let Some((.., guard)) = GUARDS.iter().find(|(group, name, _)| (*group, *name) == resource) {
         return match (resource.1, subresource, verb) {
             ("persistentvolumeclaims", "status", "get" | "update" | "patch") => related(node, request, objects),
+            ("persistentvolumeclaims", "status", _) => refuse("can only get/update/patch this type"),
             ("serviceaccounts", "token", _) if verb != "create" || request.name.is_empty() => {
                 refuse("can only create tokens for individual service accounts")
             }
@@ -99,9 +100,8 @@ fn guarded(guard: Guard, node: &str, request: &Attributes, objects: &dyn Objects
     let verb = request.verb.as_str();
     let fault = match guard {
         Guard::Read { .. } if !matches!(verb, "get" | "list" | "watch") => "can only read resources of this type",
-        Guard::Get if verb != "get" || request.name.is_empty() => "can only get individual resources of this type",
+        Guard::Get if verb != "get" => "can only get individual resources of this type",
         _ if !request.subresource.is_empty() => "cannot read subresource",
-        Guard::Read { .. } if request.name.is_empty() => "No Object name found",
         Guard::Read { namespaced: true } if request.namespace.is_empty() => {
             "can only read namespaced object of this type"
         }
@@ -113,6 +113,9 @@ fn guarded(guard: Guard, node: &str, request: &Attributes, objects: &dyn Objects
 /// A pod of the node refers to the object, or the object is about the node.
 fn related(node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool, String> {
     let Attributes { group, resource, namespace, name, .. } = request;
+    if name.is_empty() {
+        return Err("No Object name found".into());
+    }
     let by_object = |field: &[&str]| {
         objects.get(group, resource, namespace, name).is_some_and(|object| text(&object, field) == node)
     };
@@ -232,6 +235,7 @@ impl Own<'_> {
             _ if !self.request.subresource.is_empty() => Ok(false),
             "get" => related(self.node, self.request, self.objects),
             "list" | "watch" if self.selects("spec.nodeName") => Ok(true),
+            "list" | "watch" if !self.request.name.is_empty() => related(self.node, self.request, self.objects),
             "list" | "watch" => Err("can only list/watch pods with spec.nodeName field selector".into()),
             _ => Ok(false),
         }

@@ -242,7 +242,11 @@ mod tests {
             (paths(&["get"], &["/a/*"]), paths(&["get"], &["/a/b", "/c"]), 1),
         ];
         for (owned, wanted, count) in cases {
-            assert_eq!(missing(&[owned.clone()], &[wanted.clone()]).len(), count, "{owned:?} {wanted:?}");
+            assert_eq!(
+                missing(std::slice::from_ref(&owned), std::slice::from_ref(&wanted)).len(),
+                count,
+                "{owned:?} {wanted:?}"
+            );
         }
         let compacted = compact(&missing(&[], &[rule("get,list", "-", "pods", "")]));
         assert_eq!(compacted, [rule("get,list", "-", "pods", "")]);
