@@ -14,6 +14,7 @@ pub mod update;
 pub mod watch;
 
 pub use call::Call;
+pub use meta::mask_trailing_dash;
 
 use http::Response;
 use pintle_machinery::status::ApiError;
