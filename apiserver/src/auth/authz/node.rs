@@ -32,18 +32,18 @@ pub fn node_name(user: &UserInfo) -> Option<&str> {
 #[derive(Debug, Clone, Copy)]
 enum Guard {
     /// Read objects that a pod of the node refers to, one by one.
-    Read { namespaced: bool },
+    Read,
     /// Get single objects that are related to the node.
     Get,
 }
 
 /// Resources whose objects must be related to the node.
 const GUARDS: &[(&str, &str, Guard)] = &[
-    ("", "secrets", Guard::Read { namespaced: true }),
-    ("", "configmaps", Guard::Read { namespaced: true }),
+    ("", "secrets", Guard::Read),
+    ("", "configmaps", Guard::Read),
     ("", "persistentvolumeclaims", Guard::Get),
     ("", "persistentvolumes", Guard::Get),
-    ("", "serviceaccounts", Guard::Get),
+    ("", "serviceaccounts", Guard::Read),
     ("resource.k8s.io", "resourceclaims", Guard::Get),
     ("storage.k8s.io", "volumeattachments", Guard::Get),
 ];
@@ -75,12 +75,14 @@ fn check(node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool
     let (verb, subresource) = (request.verb.as_str(), request.subresource.as_str());
     if let Some((.., guard)) = GUARDS.iter().find(|(group, name, _)| (*group, *name) == resource) {
         return match (resource.1, subresource, verb) {
-            ("persistentvolumeclaims", "status", "get" | "update" | "patch") => related(node, request, objects),
+            ("persistentvolumeclaims", "status", "update" | "patch") => related(node, request, objects),
             ("persistentvolumeclaims", "status", _) => refuse("can only get/update/patch this type"),
-            ("serviceaccounts", "token", _) if verb != "create" || request.name.is_empty() => {
-                refuse("can only create tokens for individual service accounts")
+            ("serviceaccounts", "token", "create") if !request.name.is_empty() => related(node, request, objects),
+            ("serviceaccounts", "", "get") => guarded(*guard, node, request, objects),
+            ("serviceaccounts", _, "create") if !request.name.is_empty() => {
+                refuse("can only create token subresource of serviceaccount")
             }
-            ("serviceaccounts", "token", _) => related(node, request, objects),
+            ("serviceaccounts", ..) => refuse("can only create tokens for individual service accounts"),
             _ => guarded(*guard, node, request, objects),
         };
     }
@@ -90,8 +92,8 @@ fn check(node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool
         ("", "pods") => own.pod(),
         ("coordination.k8s.io", "leases") => own.lease(),
         ("storage.k8s.io", "csinodes") => own.csi_node(),
-        ("resource.k8s.io", "resourceslices") => own.by_node_field("resourceslices", "list/watch/deletecollection"),
-        ("certificates.k8s.io", "podcertificaterequests") => own.by_node_field("podcertificaterequests", "list/watch"),
+        ("resource.k8s.io", "resourceslices") => own.resource_slice(),
+        ("certificates.k8s.io", "podcertificaterequests") => own.certificate_request(),
         _ => Ok(false),
     }
 }
@@ -99,12 +101,11 @@ fn check(node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool
 fn guarded(guard: Guard, node: &str, request: &Attributes, objects: &dyn Objects) -> Result<bool, String> {
     let verb = request.verb.as_str();
     let fault = match guard {
-        Guard::Read { .. } if !matches!(verb, "get" | "list" | "watch") => "can only read resources of this type",
+        Guard::Read if !matches!(verb, "get" | "list" | "watch") => "can only read resources of this type",
         Guard::Get if verb != "get" => "can only get individual resources of this type",
-        _ if !request.subresource.is_empty() => "cannot read subresource",
-        Guard::Read { namespaced: true } if request.namespace.is_empty() => {
-            "can only read namespaced object of this type"
-        }
+        Guard::Read if !request.subresource.is_empty() => "cannot read subresource",
+        Guard::Get if !request.subresource.is_empty() => "cannot get subresource",
+        Guard::Read if request.namespace.is_empty() => "can only read namespaced object of this type",
         _ => return related(node, request, objects),
     };
     Err(fault.into())
@@ -270,19 +271,36 @@ impl Own<'_> {
         Ok(true)
     }
 
-    /// Collections by node name only, single objects if they are this node's.
-    fn by_node_field(&self, resource: &str, collective: &str) -> Result<bool, String> {
-        let verb = self.request.verb.as_str();
-        if collective.split('/').any(|known| known == verb) {
-            return match self.selects("spec.nodeName") {
-                true => Ok(true),
-                false => Err(format!("can only {collective} {resource} with nodeName field selector")),
-            };
-        }
-        match verb {
+    fn resource_slice(&self) -> Result<bool, String> {
+        match self.request.verb.as_str() {
+            _ if !self.request.subresource.is_empty() => Err("cannot authorize ResourceSlice subresources".into()),
             "create" => Ok(true),
             "get" | "update" | "patch" | "delete" => related(self.node, self.request, self.objects),
-            _ => Ok(false),
+            "list" | "watch" | "deletecollection" => self.collection("list/watch/deletecollection"),
+            _ => {
+                let verbs = "get, watch, list, create, update, patch, delete, deletecollection";
+                Err(format!("only the following verbs are allowed for a ResourceSlice: {verbs}"))
+            }
+        }
+    }
+
+    fn certificate_request(&self) -> Result<bool, String> {
+        match (self.request.verb.as_str(), self.request.subresource.as_str()) {
+            ("create", "") => Ok(true),
+            ("get", "") => related(self.node, self.request, self.objects),
+            ("list" | "watch", "") => self.collection("list/watch"),
+            (verb, "") => Err(format!("nodes may not {verb} podcertificaterequests")),
+            (_, subresource) => {
+                Err(format!("nodes may not access the {subresource} subresource of PodCertificateRequests"))
+            }
+        }
+    }
+
+    /// Collections are for this node's objects only.
+    fn collection(&self, verbs: &str) -> Result<bool, String> {
+        match self.selects("spec.nodeName") {
+            true => Ok(true),
+            false => Err(format!("can only {verbs} {} with nodeName field selector", self.request.resource)),
         }
     }
 
@@ -384,6 +402,12 @@ mod tests {
                 "can only list/watch podcertificaterequests with nodeName field selector",
             ),
             ("create certificates.k8s.io podcertificaterequests d -", "+"),
+            ("update certificates.k8s.io podcertificaterequests d x", "nodes may not update podcertificaterequests"),
+            (
+                "update certificates.k8s.io podcertificaterequests/status d x",
+                "nodes may not access the status subresource of PodCertificateRequests",
+            ),
+            ("create resource.k8s.io resourceslices/x - -", "cannot authorize ResourceSlice subresources"),
             ("list - services - -", "+"),
             ("create - events d -", "+"),
             ("create certificates.k8s.io certificatesigningrequests/selfnodeclient - -", ""),
