@@ -2,8 +2,15 @@
 //! `kill`), what is said about it (`status`, pure) and the tasks that drive it (`worker`, `manager`).
 
 pub mod conditions;
+mod hooks;
+mod kill;
+pub mod manager;
 pub mod memory;
 pub mod model;
+pub mod observe;
 pub mod plan;
 pub mod spec;
 pub mod status;
+mod steps;
+pub mod worker;
+mod writer;

@@ -1,0 +1,224 @@
+//! The pods' control groups: `kubepods[/burstable|/besteffort]/pod<uid>` under the configured root.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::config::CgroupDriver;
+use crate::container::resources::{self, PodLimits};
+use crate::pods::spec::{self, Qos};
+
+/// The machine's hierarchies.
+#[derive(Clone, Debug)]
+enum Hierarchy {
+    /// One mount point a controller.
+    V1(Vec<PathBuf>),
+    /// One for all.
+    V2(PathBuf),
+}
+
+/// Makes and removes control groups.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    hierarchy: Hierarchy,
+    driver: CgroupDriver,
+    root: String,
+}
+
+impl Cgroups {
+    /// Reads the machine's mounts.
+    pub fn new(driver: CgroupDriver, root: &str) -> io::Result<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        Ok(Self { hierarchy: hierarchy(&mounts), driver, root: root.trim_matches('/').to_owned() })
+    }
+
+    /// True on a machine with one unified hierarchy.
+    pub fn unified(&self) -> bool {
+        matches!(self.hierarchy, Hierarchy::V2(_))
+    }
+
+    /// What the runtime is told as the pod's parent group.
+    pub fn parent(&self, pod: &Pod) -> String {
+        match self.driver {
+            CgroupDriver::Cgroupfs => format!("/{}", self.path(pod)),
+            CgroupDriver::Systemd => slice(pod),
+        }
+    }
+
+    /// Path of the pod's group below each hierarchy.
+    fn path(&self, pod: &Pod) -> String {
+        let class = match spec::qos(pod) {
+            Qos::Guaranteed => "",
+            Qos::Burstable => "burstable/",
+            Qos::BestEffort => "besteffort/",
+        };
+        let under = if self.root.is_empty() { String::new() } else { format!("{}/", self.root) };
+        format!("{under}kubepods/{class}pod{}", spec::uid(pod))
+    }
+
+    /// Makes the pod's group and sets its limits. With systemd the slice comes with the pod's first scope.
+    pub fn create(&self, pod: &Pod) -> io::Result<()> {
+        if self.driver == CgroupDriver::Systemd {
+            return Ok(());
+        }
+        let limits = resources::for_pod(pod);
+        let path = self.path(pod);
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => {
+                for mount in mounts {
+                    make_v1(mount, &path)?;
+                    limit_v1(&mount.join(&path), limits);
+                }
+            }
+            Hierarchy::V2(mount) => {
+                make_v2(mount, &path)?;
+                limit_v2(&mount.join(&path), limits);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the pod's group and what the runtime left below it; it may be gone already. A group with processes stays.
+    pub fn remove(&self, pod: &Pod) {
+        if self.driver == CgroupDriver::Systemd {
+            return;
+        }
+        let path = self.path(pod);
+        let mounts = match &self.hierarchy {
+            Hierarchy::V1(mounts) => mounts.as_slice(),
+            Hierarchy::V2(mount) => std::slice::from_ref(mount),
+        };
+        for mount in mounts {
+            remove_tree(&mount.join(&path));
+        }
+    }
+}
+
+/// Name of the pod's slice for systemd.
+fn slice(pod: &Pod) -> String {
+    let uid = spec::uid(pod).replace('-', "_");
+    match spec::qos(pod) {
+        Qos::Guaranteed => format!("kubepods-pod{uid}.slice"),
+        Qos::Burstable => format!("kubepods-burstable-pod{uid}.slice"),
+        Qos::BestEffort => format!("kubepods-besteffort-pod{uid}.slice"),
+    }
+}
+
+/// Legacy hierarchies with controllers count; if there are none, the unified one.
+fn hierarchy(mounts: &str) -> Hierarchy {
+    let of_type = |kind: &str| -> Vec<PathBuf> {
+        let fields = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
+        fields.filter(|f| f.get(2) == Some(&kind)).filter_map(|f| f.get(1).map(PathBuf::from)).collect()
+    };
+    let v1 = of_type("cgroup");
+    match (v1.is_empty(), of_type("cgroup2").into_iter().next()) {
+        (true, Some(mount)) => Hierarchy::V2(mount),
+        _ => Hierarchy::V1(v1),
+    }
+}
+
+fn make_v1(mount: &Path, path: &str) -> io::Result<()> {
+    let mut dir = mount.to_path_buf();
+    for part in path.split('/') {
+        let parent = dir.clone();
+        dir.push(part);
+        if !dir.is_dir() {
+            match fs::create_dir(&dir) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                _ => {}
+            }
+        }
+        // A new cpuset is empty: nothing can run in it before it is filled.
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let own = dir.join(file);
+            if fs::read_to_string(&own).is_ok_and(|text| text.trim().is_empty()) {
+                fs::write(&own, fs::read_to_string(parent.join(file))?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn make_v2(mount: &Path, path: &str) -> io::Result<()> {
+    let mut dir = mount.to_path_buf();
+    for part in path.split('/') {
+        for controller in ["+cpuset", "+cpu", "+io", "+memory", "+pids", "+hugetlb"] {
+            // Not every machine has every controller.
+            let _ = fs::write(dir.join("cgroup.subtree_control"), controller);
+        }
+        dir.push(part);
+        match fs::create_dir(&dir) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes a value if the controller is there.
+fn put(dir: &Path, file: &str, value: impl ToString) {
+    let path = dir.join(file);
+    if path.exists()
+        && let Err(error) = fs::write(&path, value.to_string())
+    {
+        tracing::debug!(path = %path.display(), %error, "control group value not set");
+    }
+}
+
+fn limit_v1(dir: &Path, limits: PodLimits) {
+    put(dir, "cpu.shares", limits.shares);
+    if let Some(quota) = limits.quota {
+        put(dir, "cpu.cfs_period_us", resources::QUOTA_PERIOD);
+        put(dir, "cpu.cfs_quota_us", quota);
+    }
+    if let Some(memory) = limits.memory {
+        put(dir, "memory.limit_in_bytes", memory);
+    }
+}
+
+fn limit_v2(dir: &Path, limits: PodLimits) {
+    put(dir, "cpu.weight", 1 + (limits.shares - 2) * 9999 / 262_142);
+    if let Some(quota) = limits.quota {
+        put(dir, "cpu.max", format!("{quota} {}", resources::QUOTA_PERIOD));
+    }
+    if let Some(memory) = limits.memory {
+        put(dir, "memory.max", memory);
+    }
+}
+
+fn remove_tree(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        remove_tree(&entry.path());
+    }
+    if let Err(error) = fs::remove_dir(dir) {
+        tracing::debug!(dir = %dir.display(), %error, "control group not removed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hierarchies() {
+        let hybrid = "cgroup /c/cpu cgroup rw 0 0\ncgroup /c/systemd cgroup rw 0 0\ncgroup2 /c/unified cgroup2 rw 0 0\n";
+        assert!(matches!(hierarchy(hybrid), Hierarchy::V1(m) if m.len() == 2));
+        assert!(matches!(hierarchy("cgroup2 /c cgroup2 rw 0 0\n"), Hierarchy::V2(_)));
+    }
+
+    #[test]
+    fn names() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "a-b"}, "spec": {"containers": [{"name": "x"}]}}))
+            .unwrap();
+        let of = |driver, root: &str| {
+            Cgroups { hierarchy: Hierarchy::V1(vec![]), driver, root: root.trim_matches('/').to_owned() }.parent(&pod)
+        };
+        assert_eq!(of(CgroupDriver::Cgroupfs, "/"), "/kubepods/besteffort/poda-b");
+        assert_eq!(of(CgroupDriver::Cgroupfs, "/n1"), "/n1/kubepods/besteffort/poda-b");
+        assert_eq!(of(CgroupDriver::Systemd, "/"), "kubepods-besteffort-poda_b.slice");
+    }
+}
