@@ -1,57 +1,128 @@
 //! Who asks, and may they: the seam between the request's way and authentication and authorization.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use anyhow::Context;
 use http::request::Parts;
+use parking_lot::Mutex;
 use pintle_machinery::status::ApiError;
+use pintle_serving::tls::PeerCertificates;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
+use crate::auth::Objects;
+use crate::auth::authn::Authenticator;
+use crate::auth::authn::front_proxy::Roots;
+use crate::auth::authn::impersonate::impersonate;
+use crate::auth::authn::static_tokens::StaticTokens;
 use crate::auth::authz::Authorizer;
+use crate::auth::token::Issuer;
 pub use crate::auth::{Attributes, UserInfo};
-use crate::auth::{AUTHENTICATED, Objects};
 use crate::cache::Cache;
-use crate::config::{Config, StaticToken};
+use crate::config::Config;
 use crate::http::info::RequestInfo;
 use crate::http::query::Query;
 use crate::resource::Resource;
 
+/// Client certificates whose verification is remembered, at most.
+const REMEMBERED: usize = 4096;
+
 /// Authentication and authorization of the server.
 pub struct Auth {
-    tokens: Vec<StaticToken>,
+    /// Recognizes users.
+    pub authenticator: Authenticator,
     /// Decides who may do what.
     pub authorizer: Authorizer,
+    /// Signs service account tokens.
+    pub issuer: Arc<Issuer>,
+    /// The cluster's objects.
+    pub objects: Arc<CachedObjects>,
+    client_roots: Option<Roots>,
+    /// Certificates that were found good, by hash.
+    good: Mutex<HashSet<[u8; 32]>>,
 }
 
 impl Auth {
     /// From configuration.
-    pub fn new(config: &Config, resources: &[Arc<Resource>]) -> Self {
+    pub fn new(config: &Config, resources: &[Arc<Resource>]) -> anyhow::Result<Self> {
         let objects = Arc::new(CachedObjects::new(resources));
-        Self { tokens: config.static_tokens.clone(), authorizer: Authorizer::new(objects) }
+        let further = &config.service_account_verify_keys;
+        let issuer = Issuer::new(&config.issuer, &[], &config.service_account_key, further)
+            .context("reading the service account keys")?;
+        let issuer = Arc::new(issuer);
+        let mut tokens = StaticTokens::default();
+        for known in &config.static_tokens {
+            let user = UserInfo {
+                name: known.user.clone(),
+                uid: known.uid.clone(),
+                groups: known.groups.clone(),
+                ..UserInfo::default()
+            };
+            tokens.add(&known.token, user);
+        }
+        let client_roots = config.client_ca.as_deref().map(Roots::from_pem).transpose().map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            authenticator: Authenticator::new(objects.clone(), issuer.clone(), tokens, true),
+            authorizer: Authorizer::new(objects.clone()),
+            issuer,
+            objects,
+            client_roots,
+            good: Mutex::default(),
+        })
     }
 
-    /// Who asks.
-    pub async fn authenticate(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
-        if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(user.clone());
-        }
-        let header = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(header) = header else { return Ok(UserInfo::anonymous()) };
-        let token = header.strip_prefix("Bearer ").unwrap_or_default().trim();
-        let known = self.tokens.iter().find(|known| known.token == token).ok_or(ApiError::Unauthorized)?;
-        let mut user = UserInfo {
-            name: known.user.clone(),
-            uid: known.uid.clone(),
-            groups: known.groups.clone(),
-            ..UserInfo::default()
+    /// Who asks: from the request's credentials, or, in this process, from its extensions.
+    pub fn user(&self, parts: &Parts, info: &RequestInfo, query: &Query) -> Result<UserInfo, ApiError> {
+        let user = match parts.extensions.get::<UserInfo>() {
+            Some(user) => user.clone(),
+            None => {
+                let certificate = self.certificate(parts)?;
+                self.authenticator.authenticate(&parts.headers, certificate, jiff::Timestamp::now())?
+            }
         };
-        user.join(AUTHENTICATED);
-        Ok(user)
+        impersonate(&self.authorizer, user, &parts.headers, &attributes(info, query))
+    }
+
+    /// The client's certificate, if it showed one; a bad one is refused unless there is a token to go by.
+    fn certificate<'a>(&self, parts: &'a Parts) -> Result<Option<&'a [u8]>, ApiError> {
+        let Some(PeerCertificates(chain)) = parts.extensions.get::<PeerCertificates>() else { return Ok(None) };
+        let Some(certificate) = chain.first() else { return Ok(None) };
+        let good = self.client_roots.as_ref().is_some_and(|roots| self.verifies(roots, certificate));
+        match good {
+            true => Ok(Some(certificate)),
+            false if self.client_roots.is_none() => Ok(None),
+            false if parts.headers.contains_key(http::header::AUTHORIZATION) => Ok(None),
+            false => Err(ApiError::Unauthorized),
+        }
+    }
+
+    fn verifies(&self, roots: &Roots, certificate: &[u8]) -> bool {
+        let hash: [u8; 32] = Sha256::digest(certificate).into();
+        if self.good.lock().contains(&hash) && x509_valid_now(certificate) {
+            return true;
+        }
+        let good = roots.verifies(certificate);
+        if good {
+            let mut known = self.good.lock();
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(hash);
+        }
+        good
     }
 
     /// May they.
     pub fn authorize(&self, user: &UserInfo, info: &RequestInfo, query: &Query) -> Result<(), ApiError> {
         self.authorizer.check(user, &attributes(info, query))
     }
+}
+
+/// The certificate has not expired since it was verified.
+fn x509_valid_now(certificate: &[u8]) -> bool {
+    use x509_parser::prelude::{FromDer, X509Certificate};
+    X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| certificate.validity().is_valid())
 }
 
 /// What authorization sees of a request.

@@ -289,7 +289,7 @@ fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
 }
 
 /// A length-delimited protobuf field.
-fn delimited(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn delimited(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     let mut length = bytes.len();
     while length >= 0x80 {

@@ -22,6 +22,7 @@ pub mod health;
 pub mod http;
 pub mod internal;
 pub mod managed;
+pub mod openapi;
 pub mod pipeline;
 pub mod registry;
 pub mod resource;

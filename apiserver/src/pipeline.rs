@@ -78,7 +78,7 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let user = state.auth.authenticate(&parts).await?;
+    let user = state.auth.user(&parts, &info, &query)?;
     state.auth.authorize(&user, &info, &query)?;
     if !info.is_resource {
         return other_path(state, &parts, &info, &query).await;
@@ -198,7 +198,19 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
     if let Some(response) = state.discovery.answer(path, &parts.headers, query.get("pretty")) {
         return Ok(response);
     }
+    if let Some(response) = state.openapi.answer(path, &parts.headers) {
+        return Ok(response);
+    }
     match path {
+        "/.well-known/openid-configuration" => {
+            let address = std::net::SocketAddr::new(state.config.advertise_address, state.config.advertise_port);
+            let document = state.auth.issuer.discovery(&format!("https://{address}"));
+            Ok(discovery::json_answer(&document, false))
+        }
+        "/openid/v1/jwks" => {
+            let keys = state.auth.issuer.jwks().to_string();
+            Ok(present::bytes(StatusCode::OK, "application/jwk-set+json", keys))
+        }
         "/version" | "/version/" => Ok(discovery::json_answer(&discovery::version(), true)),
         "/" => {
             let paths = serde_json::json!({"paths": state.discovery.paths()});

@@ -31,6 +31,8 @@ pub struct State {
     pub shutdown: CancellationToken,
     /// Prepared answers of discovery.
     pub discovery: crate::discovery::Discovery,
+    /// OpenAPI documents.
+    pub openapi: crate::openapi::OpenApi,
     /// Who may do what.
     pub auth: Auth,
     bootstrapped: watch::Sender<bool>,
@@ -66,7 +68,8 @@ impl State {
             shutdown,
             discovery,
             index,
-            auth: Auth::new(&config, &resources),
+            openapi: crate::openapi::OpenApi::new(pintle_api::schema(), &resources),
+            auth: Auth::new(&config, &resources)?,
             bootstrapped: watch::channel(false).0,
             resources,
             config,
