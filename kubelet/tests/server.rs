@@ -102,7 +102,8 @@ impl Node {
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("SPDY/3.1"));
         headers.insert(STREAM_PROTOCOL, HeaderValue::from_static(protocol));
-        let connected = upgrade::connect_over(self.connect().await, request).await.map_err(|error| error.to_string())?;
+        let connected =
+            upgrade::connect_over(self.connect().await, request).await.map_err(|error| error.to_string())?;
         assert_eq!(connected.response.headers()[STREAM_PROTOCOL], protocol);
         Ok(spdy::Connection::start(connected.io, spdy::Role::Client))
     }
@@ -237,10 +238,8 @@ async fn exec_over_spdy(node: &Node) {
     let connection = node.spdy(path, "v4.channel.k8s.io").await.unwrap();
     let error = connection.open(headers(&[("streamtype", "error")])).await.unwrap();
     let stdout = connection.open(headers(&[("streamtype", "stdout")])).await.unwrap();
-    let (stdout, status) = tokio::join!(
-        collect(Some(stdout.reader.into_receiver())),
-        collect(Some(error.reader.into_receiver()))
-    );
+    let (stdout, status) =
+        tokio::join!(collect(Some(stdout.reader.into_receiver())), collect(Some(error.reader.into_receiver())));
     assert_eq!(stdout, "spdy\n");
     assert!(Outcome::parse(status.as_bytes()).is_success(), "{status}");
     let refused = node.spdy("/exec/default/web/nope?output=1&command=x", "v4.channel.k8s.io").await.err().unwrap();

@@ -32,7 +32,8 @@ pub(super) fn metrics(rendered: String) -> Response<Body> {
 
 /// A body that grows as it is sent.
 pub(super) fn stream(pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
-    let frames = futures::stream::unfold(pieces, |mut pieces| async { pieces.recv().await.map(|piece| (piece, pieces)) });
+    let frames =
+        futures::stream::unfold(pieces, |mut pieces| async { pieces.recv().await.map(|piece| (piece, pieces)) });
     let body = StreamBody::new(frames.map(|piece| Ok(Frame::data(piece))));
     let mut response = Response::new(BodyExt::boxed(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -4,8 +4,8 @@
 //! [`route`] says what a path means, [`auth`] who may, [`logs`] reads log files, [`streaming`] connects upgraded requests
 //! with the runtime's streaming server, [`stats`] renders usage.
 
-pub mod auth;
 mod answer;
+pub mod auth;
 mod logs;
 mod query;
 mod route;

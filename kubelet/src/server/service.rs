@@ -142,7 +142,12 @@ impl Inner {
     async fn run(&self, target: Target, query: &Query) -> Answer {
         let container = self.running_container(&target).await?;
         let command = query.get("cmd").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        let result = self.server.runtime.exec_sync(&container, command, RUN_LIMIT).await.map_err(|error| failed(error.into()))?;
+        let result = self
+            .server
+            .runtime
+            .exec_sync(&container, command, RUN_LIMIT)
+            .await
+            .map_err(|error| failed(error.into()))?;
         if result.exit_code != 0 {
             let output = String::from_utf8_lossy(&result.stderr).into_owned();
             let message = format!("command exited with {}: {output}", result.exit_code);

@@ -259,11 +259,19 @@ impl Summary {
     /// As `/metrics/cadvisor` (the families that can be had from the Summary).
     pub(super) fn cadvisor_metrics(&self) -> String {
         let mut table = Table::default();
-        table.cadvisor(&[("container", ""), ("id", "/"), ("namespace", ""), ("pod", "")], self.node.cpu, self.node.memory);
+        table.cadvisor(
+            &[("container", ""), ("id", "/"), ("namespace", ""), ("pod", "")],
+            self.node.cpu,
+            self.node.memory,
+        );
         for pod in &self.pods {
-            let (name, namespace, id) =
-                (pod.pod_ref.name.as_str(), pod.pod_ref.namespace.as_str(), format!("/kubepods/pod{}", pod.pod_ref.uid));
-            let labels = |container| [("container", container), ("id", id.as_str()), ("namespace", namespace), ("pod", name)];
+            let (name, namespace, id) = (
+                pod.pod_ref.name.as_str(),
+                pod.pod_ref.namespace.as_str(),
+                format!("/kubepods/pod{}", pod.pod_ref.uid),
+            );
+            let labels =
+                |container| [("container", container), ("id", id.as_str()), ("namespace", namespace), ("pod", name)];
             table.cadvisor(&labels(""), pod.cpu, pod.memory);
             for container in &pod.containers {
                 table.cadvisor(&labels(&container.name), container.cpu, container.memory);

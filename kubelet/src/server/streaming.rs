@@ -60,7 +60,9 @@ async fn connect(
         return Err(answer::text(StatusCode::BAD_REQUEST, "you must upgrade the connection\n"));
     };
     let forwards_ports = matches!(wanted, Wanted::Ports(_));
-    let url = runtime_url(runtime, wanted, &query, streams).await.map_err(|error| answer::text(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+    let url = runtime_url(runtime, wanted, &query, streams)
+        .await
+        .map_err(|error| answer::text(StatusCode::INTERNAL_SERVER_ERROR, error))?;
     match (kind, forwards_ports) {
         (Kind::Spdy, _) => pass_through(&url, request, shutdown).await,
         (Kind::WebSocket, true) => forward_ports(&url, &query, request, shutdown).await,

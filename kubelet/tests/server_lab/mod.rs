@@ -33,14 +33,8 @@ impl Lab {
     pub async fn start(pod_name: &str, containers: &[(&str, &str, bool)]) -> Self {
         let directory = tempfile::Builder::new().prefix("pintle-server").tempdir_in("/tmp").unwrap();
         let (daemon, runtime) = containerd(directory.path()).await;
-        let mut lab = Self {
-            runtime,
-            pod: Pod::default(),
-            sandbox: String::new(),
-            containers: Vec::new(),
-            daemon,
-            directory,
-        };
+        let mut lab =
+            Self { runtime, pod: Pod::default(), sandbox: String::new(), containers: Vec::new(), daemon, directory };
         lab.run(pod_name, containers).await;
         lab
     }
@@ -65,12 +59,8 @@ impl Lab {
             }),
             ..Default::default()
         };
-        let metadata = PodSandboxMetadata {
-            name: pod_name.into(),
-            uid: "uid-1".into(),
-            namespace: "default".into(),
-            attempt: 0,
-        };
+        let metadata =
+            PodSandboxMetadata { name: pod_name.into(), uid: "uid-1".into(), namespace: "default".into(), attempt: 0 };
         let config = PodSandboxConfig {
             metadata: Some(metadata),
             log_directory: self.directory.path().join("logs").display().to_string(),
@@ -94,10 +84,7 @@ impl Lab {
         script: &str,
         stdin: bool,
     ) -> String {
-        let security = LinuxContainerSecurityContext {
-            namespace_options: Some(options.clone()),
-            ..Default::default()
-        };
+        let security = LinuxContainerSecurityContext { namespace_options: Some(options.clone()), ..Default::default() };
         let config = ContainerConfig {
             metadata: Some(ContainerMetadata { name: name.into(), attempt: 0 }),
             image: Some(ImageSpec { image: IMAGE.into(), ..Default::default() }),

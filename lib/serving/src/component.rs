@@ -42,7 +42,11 @@ pub async fn serve_component(
     let component = Arc::new(component);
     let service = service_fn(move |request: Request<Incoming>| {
         let component = component.clone();
-        async move { Ok::<_, Infallible>(component.respond(&request.into_parts().0).await.map(|body| Full::new(Bytes::from(body)))) }
+        async move {
+            Ok::<_, Infallible>(
+                component.respond(&request.into_parts().0).await.map(|body| Full::new(Bytes::from(body))),
+            )
+        }
     });
     match tls {
         Some(tls) => serve(Listener::Tcp(listener), tls, service, shutdown).await,
@@ -52,10 +56,7 @@ pub async fn serve_component(
 
 async fn serve_plain<S>(listener: TcpListener, service: S, shutdown: CancellationToken)
 where
-    S: tower::Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
+    S: tower::Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     let accept = async {
@@ -64,7 +65,8 @@ where
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                 continue;
             };
-            let (service, shutdown) = (hyper_util::service::TowerToHyperService::new(service.clone()), shutdown.clone());
+            let (service, shutdown) =
+                (hyper_util::service::TowerToHyperService::new(service.clone()), shutdown.clone());
             tokio::spawn(async move {
                 let mut builder = auto::Builder::new(TokioExecutor::new());
                 builder.http1().timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));

@@ -146,7 +146,8 @@ impl Delegated {
             return Ok(allowed);
         }
         let review = access_review(user, attributes);
-        let answer = Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        let answer =
+            Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         let allowed = answer.status.is_some_and(|status| status.allowed);
         let ttl = if allowed { self.settings.allowed_ttl } else { self.settings.denied_ttl };
         self.decisions.put(key, allowed, ttl);

@@ -145,9 +145,11 @@ mod tests {
     use super::*;
 
     async fn ask(path: &str, query: Option<&str>) -> (u16, String) {
-        let checks = Checks::default()
-            .with("log", Scope::Live, || async { Ok(()) })
-            .with("informer-sync", Scope::Ready, || async { Err("not yet".into()) });
+        let checks = Checks::default().with("log", Scope::Live, || async { Ok(()) }).with(
+            "informer-sync",
+            Scope::Ready,
+            || async { Err("not yet".into()) },
+        );
         let response = checks.respond(path, query).await.unwrap();
         (response.status().as_u16(), response.into_body())
     }
@@ -157,7 +159,12 @@ mod tests {
         let cases = [
             ("/livez", None, 200, "ok"),
             ("/livez", Some("verbose"), 200, "[+]ping ok\n[+]log ok\nlivez check passed\n"),
-            ("/healthz", Some("exclude=ping&verbose=1"), 200, "[+]ping excluded: ok\n[+]log ok\nhealthz check passed\n"),
+            (
+                "/healthz",
+                Some("exclude=ping&verbose=1"),
+                200,
+                "[+]ping excluded: ok\n[+]log ok\nhealthz check passed\n",
+            ),
             (
                 "/livez",
                 Some("exclude=foo&verbose&exclude=bar"),

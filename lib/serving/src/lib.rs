@@ -1,4 +1,12 @@
 //! What each HTTPS port needs: TLS, HTTP/1.1 and 2, health, metrics, drain, delegated auth, stream upgrades.
+//!
+//! - [`http`], [`tls`]: the accept loop, certificates that can be exchanged while running;
+//! - [`component`]: the small server of a component: health endpoints and metrics;
+//! - [`health`], [`metrics`]: named checks; counters, gauges and histograms in Prometheus' text format;
+//! - [`delegated`]: who asks and whether they may, by asking the API server;
+//! - [`streams`]: SPDY/3.1 and WebSocket for exec, attach, port-forward and logs.
+//!
+//! Invariants: no kind's rules, no storage; nothing a client sends makes memory grow without bound; tokens are kept as hashes only.
 
 pub mod component;
 pub mod delegated;

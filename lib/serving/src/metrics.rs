@@ -42,13 +42,7 @@ impl Registry {
     }
 
     /// A family of histograms with the given ascending upper bounds.
-    pub fn histogram<const N: usize>(
-        &self,
-        name: &str,
-        help: &str,
-        labels: [&str; N],
-        bounds: &[f64],
-    ) -> Histogram<N> {
+    pub fn histogram<const N: usize>(&self, name: &str, help: &str, labels: [&str; N], bounds: &[f64]) -> Histogram<N> {
         let histogram = Histogram { family: Family::new(name, help, labels), bounds: bounds.into() };
         let reported = histogram.clone();
         self.collect(move |text| reported.report(text));
@@ -69,13 +63,7 @@ impl Registry {
         text.0
     }
 
-    fn scalar<const N: usize>(
-        &self,
-        name: &str,
-        help: &str,
-        kind: Kind,
-        labels: [&str; N],
-    ) -> Family<Number, N> {
+    fn scalar<const N: usize>(&self, name: &str, help: &str, kind: Kind, labels: [&str; N]) -> Family<Number, N> {
         let family = Family::new(name, help, labels);
         let reported = family.clone();
         self.collect(move |text| {

@@ -71,11 +71,7 @@ impl Drop for Server {
     }
 }
 
-fn answer<H, F>(
-    request: &mut Request<Incoming>,
-    protocols: &'static [&'static str],
-    handle: H,
-) -> Response<Full<Bytes>>
+fn answer<H, F>(request: &mut Request<Incoming>, protocols: &'static [&'static str], handle: H) -> Response<Full<Bytes>>
 where
     H: Fn(Accepted) -> F,
     F: Future<Output = Result<(), Error>> + Send + 'static,
@@ -286,8 +282,7 @@ async fn wrap(connected: Connected, plain: tokio::io::DuplexStream) {
         WebSocketStream,
         tungstenite::{Message, protocol::Role},
     };
-    let (mut sink, mut stream) =
-        WebSocketStream::from_raw_socket(connected.io, Role::Client, None).await.split();
+    let (mut sink, mut stream) = WebSocketStream::from_raw_socket(connected.io, Role::Client, None).await.split();
     let (mut read, mut write) = tokio::io::split(plain);
     let out = async {
         let mut buffer = vec![0; 4096];

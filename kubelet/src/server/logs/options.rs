@@ -96,13 +96,8 @@ mod tests {
     fn queries_are_read() {
         let minute: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let options = parse("follow=true&tailLines=5&sinceSeconds=60&timestamps=true&previous=false").unwrap();
-        let expected = Options {
-            follow: true,
-            timestamps: true,
-            tail: Some(5),
-            since: Some(minute),
-            ..Options::default()
-        };
+        let expected =
+            Options { follow: true, timestamps: true, tail: Some(5), since: Some(minute), ..Options::default() };
         assert_eq!(options, expected);
         assert_eq!(parse("sinceTime=2026-01-01T00:00:00Z").unwrap().since, Some(minute));
         assert_eq!(parse("stream=Stderr").unwrap().stream, Some(Stream::Stderr));

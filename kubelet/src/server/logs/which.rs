@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 /// The runtime's id (without scheme) of the container whose log is meant, or what to tell the client.
 pub(in crate::server) fn container_id(pod: &Pod, container: &str, previous: bool) -> Result<String, String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let status = find(pod, container)
-        .ok_or_else(|| format!("container {container:?} in pod {name:?} is not available"))?;
+    let status =
+        find(pod, container).ok_or_else(|| format!("container {container:?} in pod {name:?} is not available"))?;
     let none = ContainerState::default();
     let (now, last) = (status.state.as_ref().unwrap_or(&none), status.last_state.as_ref().unwrap_or(&none));
     let ended = |state: &Option<ContainerStateTerminated>| state.as_ref().and_then(|state| id(&state.container_id));
@@ -39,8 +39,7 @@ fn waiting(container: &str, pod: &str, reason: Option<&str>) -> String {
 
 fn find<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
     let status = pod.status.as_ref()?;
-    let lists =
-        [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+    let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
     lists.into_iter().flatten().flatten().find(|status| status.name == container)
 }
 

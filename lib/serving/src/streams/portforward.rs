@@ -72,11 +72,8 @@ async fn forward(
     let mut errors = connection.open(headers("error", request, port)).await?;
     errors.writer.finish().await?;
     let stream = connection.open(headers("data", request, port)).await?;
-    let (in_done, out_done, error_done) = tokio::join!(
-        pump_in(incoming, stream.writer),
-        pump_out(stream.reader, &data),
-        pump_out(errors.reader, &error)
-    );
+    let (in_done, out_done, error_done) =
+        tokio::join!(pump_in(incoming, stream.writer), pump_out(stream.reader, &data), pump_out(errors.reader, &error));
     in_done.and(out_done).and(error_done)
 }
 

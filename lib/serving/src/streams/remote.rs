@@ -28,8 +28,7 @@ mod channel {
 }
 
 /// The protocols over SPDY, best first.
-pub const SPDY_PROTOCOLS: &[&str] =
-    &["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
+pub const SPDY_PROTOCOLS: &[&str] = &["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
 /// The protocols over WebSocket; the empty one is the oldest, for clients that name none.
 pub const WEBSOCKET_PROTOCOLS: &[&str] = &[
     "",
@@ -203,7 +202,9 @@ impl Session {
         match kind {
             Kind::Spdy => {
                 let open = Self::over_spdy(io, protocol, streams);
-                tokio::time::timeout(OPEN_TIMEOUT, open).await.map_err(|_| Error::Timeout("client to create streams"))?
+                tokio::time::timeout(OPEN_TIMEOUT, open)
+                    .await
+                    .map_err(|_| Error::Timeout("client to create streams"))?
             }
             Kind::WebSocket => Self::over_websocket(io, protocol, streams).await,
         }
@@ -244,8 +245,7 @@ impl Session {
             }
         }
         let error = error.ok_or_else(|| Error::Protocol("there is no error stream".into()))?;
-        let end =
-            End { error, structured: protocol == "v4.channel.k8s.io", carrier: Carrier::Spdy(connection) };
+        let end = End { error, structured: protocol == "v4.channel.k8s.io", carrier: Carrier::Spdy(connection) };
         Ok(Self { stdin, stdout, stderr, resize, end })
     }
 
@@ -369,8 +369,7 @@ async fn read_status(error: &mut Reader) -> Result<Outcome, Error> {
 }
 
 fn stream_types(streams: Streams, resizes: bool) -> impl Iterator<Item = &'static str> {
-    let all =
-        [("stdin", streams.stdin), ("stdout", streams.stdout), ("stderr", streams.stderr), ("resize", resizes)];
+    let all = [("stdin", streams.stdin), ("stdout", streams.stdout), ("stderr", streams.stderr), ("resize", resizes)];
     all.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name)
 }
 
@@ -379,11 +378,7 @@ fn stream_type(kind: &str) -> Headers {
 }
 
 /// A stream that the peer only writes to.
-async fn outbound(
-    connection: &spdy::Connection,
-    kind: &str,
-    unused: &mut Vec<spdy::Writer>,
-) -> Result<Reader, Error> {
+async fn outbound(connection: &spdy::Connection, kind: &str, unused: &mut Vec<spdy::Writer>) -> Result<Reader, Error> {
     let stream = connection.open(stream_type(kind)).await?;
     unused.push(stream.writer);
     Ok(stream.reader)

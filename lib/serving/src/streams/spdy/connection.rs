@@ -280,11 +280,7 @@ impl Shared {
         let ended = self.gone.child_token();
         let entry = Entry { inbound: Some(inbound), outbound_open: true, reply, ended: ended.clone() };
         self.streams.lock().insert(id, entry);
-        Stream {
-            headers,
-            reader: Reader(queue),
-            writer: Writer { id, shared: self.clone(), ended, finished: false },
-        }
+        Stream { headers, reader: Reader(queue), writer: Writer { id, shared: self.clone(), ended, finished: false } }
     }
 
     async fn send(&self, frame: Outgoing) -> Result<(), Error> {
