@@ -36,17 +36,22 @@ const BASIC: [(&str, &str); 16] = [
 
 /// Struct types that the table has as something else, or that are never in a request or an answer.
 const LEFT_OUT: [&str; 11] = [
-    "Duration", "FieldsV1", "MicroTime", "Time", "Timestamp", "JSON", "List", "ApplyOptions", "TableOptions", "RootPaths", "InternalEvent",
+    "Duration",
+    "FieldsV1",
+    "MicroTime",
+    "Time",
+    "Timestamp",
+    "JSON",
+    "List",
+    "ApplyOptions",
+    "TableOptions",
+    "RootPaths",
+    "InternalEvent",
 ];
 
 /// Kinds whose group and version are not those of their package.
-const SERVED_AS: [(&str, &str); 5] = [
-    ("Status", "v1"),
-    ("APIVersions", "v1"),
-    ("APIGroup", "v1"),
-    ("APIGroupList", "v1"),
-    ("APIResourceList", "v1"),
-];
+const SERVED_AS: [(&str, &str); 5] =
+    [("Status", "v1"), ("APIVersions", "v1"), ("APIGroup", "v1"), ("APIGroupList", "v1"), ("APIResourceList", "v1")];
 
 /// The short name by which tables call a package: `core.v1`; also its file's name.
 pub fn short(import: &str) -> String {

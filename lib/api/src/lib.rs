@@ -4,6 +4,7 @@
 //! `schema/v1.37`, made by `hack schema` out of the published API descriptions; nothing here is written by hand that
 //! can be read from there. What depends on several fields of an object at once is code, one module a group.
 
+pub mod defaults;
 mod resources;
 mod schema;
 

@@ -88,7 +88,8 @@ fn same_text(what: &str, ours: &[u8], theirs: &[u8]) -> Result<(), String> {
     if at == ours.len() && at == theirs.len() {
         return Ok(());
     }
-    let around = |text: &[u8]| String::from_utf8_lossy(&text[at.saturating_sub(60)..text.len().min(at + 40)]).into_owned();
+    let around =
+        |text: &[u8]| String::from_utf8_lossy(&text[at.saturating_sub(60)..text.len().min(at + 40)]).into_owned();
     Err(format!("{what}: ours …{}… theirs …{}…", around(ours), around(theirs)))
 }
 
@@ -143,6 +144,7 @@ fn every_kind_of_every_release() {
             }
         }
     }
+    println!("{checked} samples");
     assert!(failures.is_empty(), "{} of {checked}:\n{}", failures.len(), failures.join("\n"));
 }
 

@@ -62,7 +62,8 @@ mod tests {
         let ty = schema.kind("a", "v1", "A").unwrap();
         let mut value = json!({"list": [{}, {"mode": "y"}], "maybe": null});
         apply(&schema, ty, &mut value);
-        let wanted = json!({"replicas": 1, "inner": {"mode": "x"}, "maybe": null, "list": [{"mode": "x"}, {"mode": "y"}]});
+        let wanted =
+            json!({"replicas": 1, "inner": {"mode": "x"}, "maybe": null, "list": [{"mode": "x"}, {"mode": "y"}]});
         assert_eq!(value, wanted);
     }
 }

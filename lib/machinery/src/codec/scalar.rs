@@ -29,10 +29,14 @@ pub fn canonical_time(text: &str, micro: bool) -> Result<String, String> {
     if is_canonical_time(text.as_bytes(), micro) && time::parse(text).is_some() {
         return Ok(text.to_owned());
     }
-    let parts = time_parts(text);
+    // Go's layout of a MicroTime wants the fraction to be there.
+    let parts = time_parts(text).filter(|_| !micro || text.contains('.'));
     parts.and_then(|(seconds, nanos)| time_text(seconds, nanos, micro)).ok_or_else(|| {
         let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
-        let (value, element) = time_complaint(text);
+        let (value, element) = match time_complaint(text) {
+            (rest, "Z07:00") if micro => (rest, ".000000"),
+            complaint => complaint,
+        };
         format!("parsing time {text:?} as {layout:?}: cannot parse {value:?} as {element:?}")
     })
 }
@@ -45,7 +49,17 @@ fn is_canonical_time(text: &[u8], micro: bool) -> bool {
 /// The rest of the text at which Go's parser stops and the layout's element that it wanted there.
 fn time_complaint(text: &str) -> (&str, &'static str) {
     const ELEMENTS: [(&str, usize); 11] = [
-        ("2006", 4), ("-", 1), ("01", 2), ("-", 1), ("02", 2), ("T", 1), ("15", 2), (":", 1), ("04", 2), (":", 1), ("05", 2),
+        ("2006", 4),
+        ("-", 1),
+        ("01", 2),
+        ("-", 1),
+        ("02", 2),
+        ("T", 1),
+        ("15", 2),
+        (":", 1),
+        ("04", 2),
+        (":", 1),
+        ("05", 2),
     ];
     let mut rest = text;
     for (element, length) in ELEMENTS {
@@ -147,7 +161,8 @@ pub fn format_duration(nanos: i64) -> String {
     let nanos = nanos.unsigned_abs();
     let decimal = |value: u64, size: u64, unit: &str| {
         let text = format!("{}.{:0width$}", value / size, value % size, width = size.ilog10() as usize);
-        let text = if size == 1 { value.to_string() } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() };
+        let text =
+            if size == 1 { value.to_string() } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() };
         format!("{sign}{text}{unit}")
     };
     match nanos {
@@ -175,7 +190,10 @@ mod tests {
     #[test]
     fn times_are_utc_and_whole() {
         assert_eq!(canonical_time("2020-01-01T02:00:00.9+02:00", false).unwrap(), "2020-01-01T00:00:00Z");
-        assert_eq!(canonical_time("2020-01-01T00:00:00Z", true).unwrap(), "2020-01-01T00:00:00.000000Z");
+        assert_eq!(canonical_time("2020-01-01T00:00:00.5Z", true).unwrap(), "2020-01-01T00:00:00.500000Z");
+        assert!(
+            canonical_time("2020-01-01T00:00:00Z", true).unwrap_err().ends_with(r#"cannot parse "Z" as ".000000""#)
+        );
         let error = canonical_time("x", false).unwrap_err();
         assert_eq!(error, r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#);
     }

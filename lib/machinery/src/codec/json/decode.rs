@@ -13,8 +13,13 @@ const MAX_STRICT_ERRORS: usize = 100;
 
 /// Decodes an object of that type. Nulls are dropped; fields that the schema does not know are dropped and listed.
 pub fn decode(schema: &Schema, ty: &StructType, bytes: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut reader =
-        Reader { scanner: Scanner::new(bytes), schema, path: Vec::with_capacity(16), strict_errors: Vec::new(), error: None };
+    let mut reader = Reader {
+        scanner: Scanner::new(bytes),
+        schema,
+        path: Vec::with_capacity(16),
+        strict_errors: Vec::new(),
+        error: None,
+    };
     let value = reader.root(ty).map_err(DecodeError::Syntax)?;
     reader.scanner.end().map_err(DecodeError::Syntax)?;
     match reader.error {
@@ -231,8 +236,7 @@ impl<'a> Reader<'a> {
         if self.error.is_some() {
             return;
         }
-        let mut message =
-            format!("json: cannot unmarshal {found} into Go struct field {}.", target.owner.short_name());
+        let mut message = format!("json: cannot unmarshal {found} into Go struct field {}.", target.owner.short_name());
         let fields = self.path.iter().filter_map(|step| match step {
             Step::Field(field) => Some(*field),
             _ => None,

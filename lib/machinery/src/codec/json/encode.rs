@@ -46,7 +46,9 @@ fn write_typed(schema: &Schema, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             write_typed(schema, item, item_value, out);
         }),
         (Type::Union(id), value) => {
-            let fits = |ty: &Type| matches!((ty, value), (Type::Struct(_), Value::Object(_)) | (Type::List(_), Value::Array(_)));
+            let fits = |ty: &Type| {
+                matches!((ty, value), (Type::Struct(_), Value::Object(_)) | (Type::List(_), Value::Array(_)))
+            };
             match schema.get(*id).fields.iter().find(|field| fits(&field.ty)) {
                 Some(field) => write_typed(schema, &field.ty, value, out),
                 None => encode_any(value, out),

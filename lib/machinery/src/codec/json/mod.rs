@@ -18,7 +18,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, DecodeError> {
 }
 
 /// How upstream's messages name the struct into which it reads just apiVersion and kind.
-const HEADER: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+const HEADER: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 /// apiVersion and kind of a JSON object; the whole text must be well-formed. Errors are upstream's, complete.
 pub fn type_meta(bytes: &[u8]) -> Result<TypeMeta, DecodeError> {
@@ -48,7 +49,10 @@ fn read_type_meta(bytes: &[u8]) -> Result<TypeMeta, String> {
                     Form::String => *place = scanner.string()?.into_owned(),
                     form => {
                         scanner.skip()?;
-                        let wrong = format!("json: cannot unmarshal {} into Go struct field .{key} of type string", form.name());
+                        let wrong = format!(
+                            "json: cannot unmarshal {} into Go struct field .{key} of type string",
+                            form.name()
+                        );
                         error = error.or((form != Form::Null).then_some(wrong));
                     }
                 }

@@ -33,7 +33,10 @@ fn wrong_types() {
         (r#"{"spec":[]}"#, "array into Go struct field Thing.spec of type v1.Spec"),
         (r#"{"spec":{"replicas":"x","foo":1}}"#, "string into Go struct field Spec.spec.replicas of type int32"),
         (r#"{"spec":{"replicas":1.5}}"#, "number 1.5 into Go struct field Spec.spec.replicas of type int32"),
-        (r#"{"spec":{"replicas":99999999999}}"#, "number 99999999999 into Go struct field Spec.spec.replicas of type int32"),
+        (
+            r#"{"spec":{"replicas":99999999999}}"#,
+            "number 99999999999 into Go struct field Spec.spec.replicas of type int32",
+        ),
         (r#"{"spec":{"policy":5}}"#, "number into Go struct field Spec.spec.policy of type v1.Policy"),
         (r#"{"spec":{"items":[{"items":{}}]}}"#, "object into Go struct field Spec.spec.items.items of type []v1.Spec"),
         (r#"{"spec":{"items":[1]}}"#, "number into Go struct field Spec.spec.items of type v1.Spec"),

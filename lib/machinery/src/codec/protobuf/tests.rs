@@ -42,7 +42,8 @@ fn envelopes_the_kind() {
 fn broken_bytes_are_errors() {
     let schema = text::parse(&[("a", TABLE)]).unwrap();
     let ty = schema.kind("a", "v1", "Thing").unwrap();
-    for bytes in [&b"\x0a\x05a"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0c", b"\x00\x01", b"\x0a\x01"] {
+    for bytes in [&b"\x0a\x05a"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0c", b"\x00\x01", b"\x0a\x01"]
+    {
         assert!(decode_message(&schema, ty, bytes).is_err(), "{bytes:?}");
     }
     assert!(decode(&schema, b"{}").is_err());

@@ -11,7 +11,8 @@ const TEXT: &str = "tag:yaml.org,2002:str";
 pub fn resolve(text: String, tag: Option<&str>, plain: bool) -> Result<Value, String> {
     match tag {
         Some(BINARY) => {
-            let bytes = scalar::decode_base64(&text).map_err(|_| "yaml: !!binary value contains invalid base64 data")?;
+            let bytes =
+                scalar::decode_base64(&text).map_err(|_| "yaml: !!binary value contains invalid base64 data")?;
             Ok(Value::String(String::from_utf8_lossy(&bytes).into_owned()))
         }
         Some(TEXT | "!") => Ok(Value::String(text)),
@@ -23,11 +24,15 @@ pub fn resolve(text: String, tag: Option<&str>, plain: bool) -> Result<Value, St
 fn plain_value(text: String) -> Result<Value, String> {
     match text.as_str() {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => return Ok(Value::Bool(true)),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Ok(Value::Bool(true));
+        }
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
             return Ok(Value::Bool(false));
         }
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Err("json: unsupported value: +Inf".to_owned()),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return Err("json: unsupported value: +Inf".to_owned());
+        }
         "-.inf" | "-.Inf" | "-.INF" => return Err("json: unsupported value: -Inf".to_owned()),
         ".nan" | ".NaN" | ".NAN" => return Err("json: unsupported value: NaN".to_owned()),
         _ => {}
@@ -73,8 +78,9 @@ fn float(text: &str) -> Option<Value> {
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let exponent_fits =
-        exponent.is_none_or(|text| digits(text.strip_prefix(['+', '-']).unwrap_or(text)) && !text.ends_with(['+', '-']) && !text.is_empty());
+    let exponent_fits = exponent.is_none_or(|text| {
+        digits(text.strip_prefix(['+', '-']).unwrap_or(text)) && !text.ends_with(['+', '-']) && !text.is_empty()
+    });
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) || !exponent_fits {
         return None;
     }

@@ -1,0 +1,33 @@
+//! Workloads.
+
+use pintle_machinery::schema::Object;
+use serde_json::json;
+
+use super::{core, items, make, object, set, text};
+
+/// By kind.
+pub fn apply(kind: &str, top: &mut Object) {
+    let Some(spec) = object(top, "spec") else { return };
+    core::template(spec);
+    match kind {
+        "Deployment" => rolling(spec, "strategy", &json!({"maxSurge": "25%", "maxUnavailable": "25%"})),
+        "DaemonSet" => rolling(spec, "updateStrategy", &json!({"maxSurge": 0, "maxUnavailable": 1})),
+        "StatefulSet" => {
+            rolling(spec, "updateStrategy", &json!({"maxUnavailable": 1, "partition": 0}));
+            let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+            set(spec, "persistentVolumeClaimRetentionPolicy", retention);
+            for claim in items(spec, "volumeClaimTemplates") {
+                set(claim, "apiVersion", "v1");
+                set(claim, "kind", "PersistentVolumeClaim");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A rolling strategy has its parameters; another one has none by default.
+fn rolling(spec: &mut Object, name: &str, parameters: &serde_json::Value) {
+    if let Some(strategy) = make(spec, name).filter(|strategy| text(strategy, "type") == "RollingUpdate") {
+        set(strategy, "rollingUpdate", parameters.clone());
+    }
+}

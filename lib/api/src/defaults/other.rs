@@ -1,0 +1,68 @@
+//! The groups whose defaults are few.
+
+use pintle_machinery::schema::{Object, Value};
+use serde_json::json;
+
+use super::{items, make, object, set_text, text};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// By group and kind.
+pub fn apply(group: &str, kind: &str, top: &mut Object) {
+    match (group, kind) {
+        (RBAC, "RoleBinding" | "ClusterRoleBinding") => binding(top),
+        ("networking.k8s.io", "NetworkPolicy") => network_policy(top),
+        ("resource.k8s.io", "ResourceClaim") => device_counts(object(top, "spec")),
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            device_counts(object(top, "spec").and_then(|spec| object(spec, "spec")));
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(top),
+        _ => {}
+    }
+}
+
+fn binding(top: &mut Object) {
+    if let Some(role) = make(top, "roleRef") {
+        set_text(role, "apiGroup", RBAC);
+    }
+    for subject in items(top, "subjects").filter(|subject| matches!(text(subject, "kind"), "User" | "Group")) {
+        set_text(subject, "apiGroup", RBAC);
+    }
+}
+
+/// Policies are for ingress, and for egress if they have such rules.
+fn network_policy(top: &mut Object) {
+    let Some(spec) = make(top, "spec") else { return };
+    let egress = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    if super::is_empty(spec, "policyTypes") {
+        let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        spec.insert("policyTypes".to_owned(), types);
+    }
+}
+
+/// One device where an exact count is asked for without the count.
+fn device_counts(spec: Option<&mut Object>) {
+    let Some(devices) = spec.and_then(|spec| object(spec, "devices")) else { return };
+    let count = |request: &mut Object| {
+        if text(request, "allocationMode") == "ExactCount"
+            && request.get("count").is_none_or(|count| *count == json!(0))
+        {
+            request.insert("count".to_owned(), json!(1));
+        }
+    };
+    for request in items(devices, "requests") {
+        items(request, "firstAvailable").for_each(count);
+        if let Some(exactly) = object(request, "exactly") {
+            count(exactly);
+        }
+    }
+}
+
+fn definition(top: &mut Object) {
+    let Some(names) = object(top, "spec").and_then(|spec| object(spec, "names")) else { return };
+    let kind = text(names, "kind").to_owned();
+    if !kind.is_empty() {
+        set_text(names, "singular", &kind.to_lowercase());
+        set_text(names, "listKind", &format!("{kind}List"));
+    }
+}
