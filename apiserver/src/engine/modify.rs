@@ -223,27 +223,46 @@ fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), Api
     Ok(())
 }
 
-/// A write to the resource leaves the status alone; a write to `status` leaves everything else alone.
+/// A write to the resource leaves the status alone; a write to a subresource changes nothing but its part.
 fn confine(call: &Call, new: &mut Value, old: &Value) {
-    if call.resource.subresource("status").is_none() {
-        return;
-    }
-    match call.info.subresource.as_str() {
-        "" => copy_field(new, old, "status"),
-        "status" => {
-            let mut kept = old.clone();
-            copy_field(&mut kept, new, "status");
-            for field in ["managedFields", "resourceVersion"] {
-                meta::set(&mut kept, field, new["metadata"][field].clone());
+    let part: &[&str] = match call.info.subresource.as_str() {
+        "" => {
+            if call.resource.subresource("status").is_some() {
+                copy_field(new, old, "status");
             }
-            if call.resource.name == "pods" || call.resource.name == "nodes" || call.resource.name == "services" {
-                for field in ["labels", "annotations", "finalizers"] {
-                    meta::set(&mut kept, field, new["metadata"][field].clone());
-                }
-            }
-            *new = kept;
+            return;
         }
-        _ => {}
+        "status" | "approval" => &["/status"],
+        "finalize" => &["/spec/finalizers"],
+        "ephemeralcontainers" => &["/spec/ephemeralContainers"],
+        // What may change beside the resources is the kind's own rule.
+        "resize" => &["/spec"],
+        _ => return,
+    };
+    let mut kept = old.clone();
+    for pointer in part {
+        copy_at(&mut kept, new, pointer);
+    }
+    let mut carried = vec!["managedFields", "resourceVersion"];
+    if call.info.subresource == "status" {
+        carried.extend(["labels", "annotations", "finalizers"]);
+    }
+    for field in carried {
+        meta::set(&mut kept, field, new["metadata"][field].clone());
+    }
+    *new = kept;
+}
+
+/// Makes the field at a pointer of one or two names what it is in `from`.
+fn copy_at(object: &mut Value, from: &Value, pointer: &str) {
+    match pointer.trim_start_matches('/').split_once('/') {
+        None => copy_field(object, from, pointer.trim_start_matches('/')),
+        Some((outer, inner)) => {
+            if !object[outer].is_object() {
+                object[outer] = json!({});
+            }
+            copy_field(&mut object[outer], &from[outer], inner);
+        }
     }
 }
 
