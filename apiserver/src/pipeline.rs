@@ -91,7 +91,7 @@ where
     };
     if let Some(upgrade) = subresource::proxy::of(resource, &info) {
         let body = http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(body, Into::into));
-        return subresource::proxy::relay(state, &user, upgrade, parts, body, &info, &query).await;
+        return subresource::proxy::relay(state, upgrade, parts, body, &info, &query).await;
     }
     let forms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), forms)

@@ -5,6 +5,15 @@
 //! managed fields, compare-and-swap. `prepare_update` and `validate_update` see the subresource in [`Context`]:
 //! for `status` the engine has already put everything but the status (and mutable metadata) back to the old object's.
 
+mod apps;
+mod cells;
+mod columns;
+mod core;
+mod fields;
+mod names;
+mod table;
+mod value;
+
 use pintle_machinery::field_path::ErrorList;
 use serde_json::Value;
 
@@ -90,8 +99,5 @@ impl Rules {
 
 /// The rules of a resource by group and plural name. They see objects in the storage version.
 pub fn rules(group: &str, resource: &str) -> &'static Rules {
-    TABLE.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&Rules::NONE, |(_, _, rules)| rules)
+    table::TABLE.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&Rules::NONE, |(_, _, rules)| rules)
 }
-
-/// (group, resource, rules); a row per resource that deviates. Each row's `Rules` stands in the module of its group.
-static TABLE: &[(&str, &str, &Rules)] = &[];

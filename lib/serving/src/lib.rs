@@ -10,6 +10,7 @@
 
 pub mod component;
 pub mod delegated;
+pub mod dial;
 pub mod health;
 pub mod http;
 pub mod metrics;

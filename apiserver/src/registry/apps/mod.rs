@@ -1,0 +1,3 @@
+//! Rules of the workload kinds.
+
+pub mod defaults;

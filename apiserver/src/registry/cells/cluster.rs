@@ -1,0 +1,168 @@
+//! Nodes, namespaces, events and other matters of the cluster.
+
+use jiff::Timestamp;
+use pintle_machinery::time;
+use serde_json::Value;
+
+use super::{NONE, age, condition, join, name, or};
+use crate::registry::value::{at, entries, flag, has, int, items, number, text};
+
+/// Nodes.
+pub fn nodes(node: &Value, now: Timestamp) -> Vec<Value> {
+    let info = |field: &str, absent: &'static str| Value::from(or(text(at(node, "status.nodeInfo"), field), absent));
+    let address = |ty: &str| {
+        let found = items(node, "status.addresses").iter().find(|address| text(address, "type") == ty);
+        Value::from(found.map_or(NONE, |address| text(address, "address")))
+    };
+    vec![
+        name(node),
+        node_status(node).into(),
+        roles(node).into(),
+        age(node, now),
+        info("kubeletVersion", ""),
+        address("InternalIP"),
+        address("ExternalIP"),
+        info("osImage", "<unknown>"),
+        info("kernelVersion", "<unknown>"),
+        info("containerRuntimeVersion", "<unknown>"),
+    ]
+}
+
+fn node_status(node: &Value) -> String {
+    let ready = match condition(node, "Ready").map(|condition| text(condition, "status")) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    };
+    let cordoned = if flag(node, "spec.unschedulable") { ",SchedulingDisabled" } else { "" };
+    format!("{ready}{cordoned}")
+}
+
+fn roles(node: &Value) -> String {
+    let mut roles: Vec<&str> = entries(node, "metadata.labels")
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None if key == "kubernetes.io/role" => value.as_str(),
+            None => None,
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    roles.sort_unstable();
+    roles.dedup();
+    or(&roles.join(","), NONE).into()
+}
+
+/// Namespaces.
+pub fn namespaces(namespace: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(namespace), text(namespace, "status.phase").into(), age(namespace, now)]
+}
+
+/// Events, of both groups.
+pub fn events(event: &Value, now: Timestamp) -> Vec<Value> {
+    let core = has(event, "involvedObject");
+    let about = at(event, if core { "involvedObject" } else { "regarding" });
+    let pick = |core_path: &'static str, other: &'static str| if core { core_path } else { other };
+    let ago = |path: &str| time::age(at(event, path).as_str(), now);
+    let first = match has(event, pick("firstTimestamp", "deprecatedFirstTimestamp")) {
+        true => ago(pick("firstTimestamp", "deprecatedFirstTimestamp")),
+        false => ago("eventTime"),
+    };
+    let last = if has(event, "series.lastObservedTime") {
+        ago("series.lastObservedTime")
+    } else if has(event, pick("lastTimestamp", "deprecatedLastTimestamp")) {
+        ago(pick("lastTimestamp", "deprecatedLastTimestamp"))
+    } else {
+        first.clone()
+    };
+    let count = match (number(event, "series.count"), int(event, pick("count", "deprecatedCount"))) {
+        (Some(count), _) => count,
+        (None, 0) => 1,
+        (None, count) => count,
+    };
+    let kind = text(about, "kind").to_lowercase();
+    let object = match text(about, "name") {
+        "" => kind,
+        name => format!("{kind}/{name}"),
+    };
+    vec![
+        last.into(),
+        text(event, "type").into(),
+        text(event, "reason").into(),
+        object.into(),
+        text(about, "fieldPath").into(),
+        source(event, pick("source", "deprecatedSource")).into(),
+        text(event, pick("message", "note")).trim().into(),
+        first.into(),
+        count.into(),
+        name(event),
+    ]
+}
+
+fn source(event: &Value, field: &str) -> String {
+    let source = at(event, field);
+    let reporter = or(text(event, "reportingComponent"), text(event, "reportingController"));
+    let component = or(text(source, "component"), reporter);
+    let host = or(text(source, "host"), text(event, "reportingInstance"));
+    join([component, host].into_iter().filter(|part| !part.is_empty()), ", ")
+}
+
+/// ResourceQuotas.
+pub fn resourcequotas(quota: &Value, now: Timestamp) -> Vec<Value> {
+    let mut requests = Vec::new();
+    let mut limits = Vec::new();
+    for (resource, hard) in entries(quota, "status.hard") {
+        let used = at(quota, "status.used").get(resource).and_then(Value::as_str).unwrap_or("0");
+        let shown = format!("{resource}: {used}/{}", hard.as_str().unwrap_or_default());
+        let list = if resource.starts_with("limits") { &mut limits } else { &mut requests };
+        list.push(shown);
+    }
+    vec![name(quota), requests.join(", ").into(), limits.join(", ").into(), age(quota, now)]
+}
+
+/// Leases.
+pub fn leases(lease: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(lease), text(lease, "spec.holderIdentity").into(), age(lease, now)]
+}
+
+/// PriorityClasses.
+pub fn priorityclasses(class: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        name(class),
+        int(class, "value").into(),
+        flag(class, "globalDefault").into(),
+        age(class, now),
+        or(text(class, "preemptionPolicy"), "PreemptLowerPriority").into(),
+    ]
+}
+
+/// RuntimeClasses.
+pub fn runtimeclasses(class: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(class), text(class, "handler").into(), age(class, now)]
+}
+
+/// ResourceClaims.
+pub fn resourceclaims(claim: &Value, now: Timestamp) -> Vec<Value> {
+    let mut states = Vec::new();
+    if super::deleting(claim) {
+        states.push("deleted");
+    }
+    if has(claim, "status.allocation") {
+        states.push("allocated");
+    }
+    if !items(claim, "status.reservedFor").is_empty() {
+        states.push("reserved");
+    }
+    let shown = states.join(",");
+    vec![name(claim), or(&shown, "pending").into(), age(claim, now)]
+}
+
+/// ResourceSlices.
+pub fn resourceslices(slice: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        name(slice),
+        or(text(slice, "spec.nodeName"), NONE).into(),
+        text(slice, "spec.driver").into(),
+        text(slice, "spec.pool.name").into(),
+        age(slice, now),
+    ]
+}

@@ -1,0 +1,358 @@
+//! The table of all resources that deviate, one row each.
+
+use super::apps::defaults as apps;
+use super::core::{defaults, pod_defaults, prepare};
+use super::{Rules, cells, columns, names};
+
+const NONE: Rules = Rules::NONE;
+/// Named after what the server shows of them only.
+const fn shown(columns: &'static [super::Column], cells: Cells) -> Rules {
+    Rules { columns, cells: Some(cells), ..NONE }
+}
+
+type Cells = fn(&serde_json::Value, jiff::Timestamp) -> Vec<serde_json::Value>;
+
+const APPS: &str = "apps";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+const NETWORK: &str = "networking.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+const CERTIFICATES: &str = "certificates.k8s.io";
+
+/// (group, resource, rules).
+pub static TABLE: &[(&str, &str, Rules)] = &[
+    (
+        "",
+        "pods",
+        Rules {
+            defaults: Some(pod_defaults::pod),
+            prepare_create: Some(prepare::pod_create),
+            prepare_update: Some(prepare::pod_update),
+            fields: &[
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork",
+                "status.phase",
+                "status.podIP",
+                "status.podIPs",
+                "status.nominatedNodeName",
+            ],
+            field_value: Some(pod_field),
+            generation: true,
+            ..shown(columns::PODS, cells::pods)
+        },
+    ),
+    ("", "podtemplates", Rules { defaults: Some(defaults::pod_template), ..shown(columns::PODTEMPLATES, cells::podtemplates) }),
+    (
+        "",
+        "replicationcontrollers",
+        Rules {
+            defaults: Some(defaults::replication_controller),
+            fields: &["status.replicas"],
+            field_value: Some(replicas_field),
+            generation: true,
+            ..shown(columns::REPLICATIONCONTROLLERS, cells::replicationcontrollers)
+        },
+    ),
+    (
+        "",
+        "services",
+        Rules {
+            defaults: Some(defaults::service),
+            prepare_update: Some(prepare::service_update),
+            validate_name: Some(names::label),
+            fields: &["spec.clusterIP", "spec.type"],
+            ..shown(columns::SERVICES, cells::services)
+        },
+    ),
+    ("", "endpoints", Rules { defaults: Some(defaults::endpoints), ..shown(columns::ENDPOINTS, cells::endpoints) }),
+    (
+        "",
+        "nodes",
+        Rules {
+            defaults: Some(defaults::node),
+            prepare_create: Some(prepare::keep_status),
+            fields: &["spec.unschedulable"],
+            field_value: Some(node_field),
+            ..shown(columns::NODES, cells::nodes)
+        },
+    ),
+    (
+        "",
+        "namespaces",
+        Rules {
+            defaults: Some(defaults::namespace),
+            prepare_create: Some(prepare::namespace_create),
+            prepare_update: Some(prepare::namespace_update),
+            validate_name: Some(names::label),
+            fields: &["status.phase"],
+            ..shown(columns::NAMESPACES, cells::namespaces)
+        },
+    ),
+    (
+        "",
+        "events",
+        Rules {
+            fields: &[
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+                "involvedObject.apiVersion",
+                "involvedObject.resourceVersion",
+                "involvedObject.fieldPath",
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            ],
+            field_value: Some(event_field),
+            ..shown(columns::EVENTS, cells::events)
+        },
+    ),
+    ("events.k8s.io", "events", shown(columns::EVENTS, cells::events)),
+    (
+        "",
+        "secrets",
+        Rules {
+            defaults: Some(defaults::secret),
+            prepare_update: Some(prepare::secret_update),
+            fields: &["type"],
+            ..shown(columns::SECRETS, cells::secrets)
+        },
+    ),
+    ("", "configmaps", shown(columns::CONFIGMAPS, cells::configmaps)),
+    ("", "serviceaccounts", shown(columns::SERVICEACCOUNTS, cells::name_and_age)),
+    ("", "limitranges", Rules { defaults: Some(defaults::limit_range), ..NONE }),
+    ("", "resourcequotas", shown(columns::RESOURCEQUOTAS, cells::resourcequotas)),
+    (
+        "",
+        "persistentvolumes",
+        Rules {
+            defaults: Some(defaults::volume),
+            prepare_create: Some(prepare::pending),
+            ..shown(columns::PERSISTENTVOLUMES, cells::persistentvolumes)
+        },
+    ),
+    (
+        "",
+        "persistentvolumeclaims",
+        Rules {
+            defaults: Some(defaults::claim),
+            prepare_create: Some(prepare::pending),
+            ..shown(columns::PERSISTENTVOLUMECLAIMS, cells::persistentvolumeclaims)
+        },
+    ),
+    (
+        APPS,
+        "deployments",
+        Rules {
+            defaults: Some(apps::deployment),
+            generation: true,
+            ..shown(columns::DEPLOYMENTS, cells::deployments)
+        },
+    ),
+    (
+        APPS,
+        "replicasets",
+        Rules {
+            defaults: Some(apps::replica_set),
+            fields: &["status.replicas"],
+            field_value: Some(replicas_field),
+            generation: true,
+            ..shown(columns::REPLICASETS, cells::replicasets)
+        },
+    ),
+    (
+        APPS,
+        "daemonsets",
+        Rules { defaults: Some(apps::daemon_set), generation: true, ..shown(columns::DAEMONSETS, cells::daemonsets) },
+    ),
+    (
+        APPS,
+        "statefulsets",
+        Rules { defaults: Some(apps::stateful_set), generation: true, ..shown(columns::STATEFULSETS, cells::statefulsets) },
+    ),
+    (APPS, "controllerrevisions", shown(columns::CONTROLLERREVISIONS, cells::controllerrevisions)),
+    (
+        "batch",
+        "jobs",
+        Rules {
+            defaults: Some(apps::job),
+            prepare_create: Some(prepare::job_create),
+            fields: &["status.successful"],
+            field_value: Some(job_field),
+            generation: true,
+            ..shown(columns::JOBS, cells::jobs)
+        },
+    ),
+    (
+        "batch",
+        "cronjobs",
+        Rules {
+            defaults: Some(apps::cron_job),
+            validate_name: Some(names::cron_job),
+            generation: true,
+            ..shown(columns::CRONJOBS, cells::cronjobs)
+        },
+    ),
+    (
+        "autoscaling",
+        "horizontalpodautoscalers",
+        Rules { defaults: Some(apps::autoscaler), ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers) },
+    ),
+    (
+        "policy",
+        "poddisruptionbudgets",
+        Rules { generation: true, ..shown(columns::PODDISRUPTIONBUDGETS, cells::poddisruptionbudgets) },
+    ),
+    (
+        "discovery.k8s.io",
+        "endpointslices",
+        Rules {
+            defaults: Some(defaults::endpoint_slice),
+            generation: true,
+            ..shown(columns::ENDPOINTSLICES, cells::endpointslices)
+        },
+    ),
+    (NETWORK, "ingresses", Rules { generation: true, ..shown(columns::INGRESSES, cells::ingresses) }),
+    (NETWORK, "ingressclasses", Rules { generation: true, ..shown(columns::INGRESSCLASSES, cells::ingressclasses) }),
+    (
+        NETWORK,
+        "networkpolicies",
+        Rules {
+            defaults: Some(defaults::network_policy),
+            generation: true,
+            ..shown(columns::NETWORKPOLICIES, cells::networkpolicies)
+        },
+    ),
+    (
+        NETWORK,
+        "ipaddresses",
+        Rules { validate_name: Some(names::ip_address), ..shown(columns::IPADDRESSES, cells::ipaddresses) },
+    ),
+    (NETWORK, "servicecidrs", shown(columns::SERVICECIDRS, cells::servicecidrs)),
+    ("coordination.k8s.io", "leases", shown(columns::LEASES, cells::leases)),
+    (
+        "scheduling.k8s.io",
+        "priorityclasses",
+        Rules {
+            defaults: Some(defaults::priority_class),
+            generation: true,
+            ..shown(columns::PRIORITYCLASSES, cells::priorityclasses)
+        },
+    ),
+    ("node.k8s.io", "runtimeclasses", shown(columns::RUNTIMECLASSES, cells::runtimeclasses)),
+    (
+        STORAGE,
+        "storageclasses",
+        Rules { defaults: Some(defaults::storage_class), ..shown(columns::STORAGECLASSES, cells::storageclasses) },
+    ),
+    (STORAGE, "volumeattributesclasses", shown(columns::VOLUMEATTRIBUTESCLASSES, cells::volumeattributesclasses)),
+    (STORAGE, "volumeattachments", shown(columns::VOLUMEATTACHMENTS, cells::volumeattachments)),
+    (STORAGE, "csinodes", shown(columns::CSINODES, cells::csinodes)),
+    (
+        STORAGE,
+        "csidrivers",
+        Rules { defaults: Some(defaults::csi_driver), ..shown(columns::CSIDRIVERS, cells::csidrivers) },
+    ),
+    (RBAC, "roles", Rules { validate_name: Some(names::path_segment), ..NONE }),
+    (RBAC, "clusterroles", Rules { validate_name: Some(names::path_segment), ..NONE }),
+    (
+        RBAC,
+        "rolebindings",
+        Rules {
+            defaults: Some(defaults::binding),
+            validate_name: Some(names::path_segment),
+            ..shown(columns::ROLEBINDINGS, cells::rolebindings)
+        },
+    ),
+    (
+        RBAC,
+        "clusterrolebindings",
+        Rules {
+            defaults: Some(defaults::binding),
+            validate_name: Some(names::path_segment),
+            ..shown(columns::CLUSTERROLEBINDINGS, cells::rolebindings)
+        },
+    ),
+    (
+        CERTIFICATES,
+        "certificatesigningrequests",
+        Rules {
+            fields: &["spec.signerName"],
+            ..shown(columns::CERTIFICATESIGNINGREQUESTS, cells::certificatesigningrequests)
+        },
+    ),
+    (
+        CERTIFICATES,
+        "clustertrustbundles",
+        Rules { fields: &["spec.signerName"], ..shown(columns::CLUSTERTRUSTBUNDLES, cells::clustertrustbundles) },
+    ),
+    (
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        Rules {
+            defaults: Some(defaults::webhooks),
+            generation: true,
+            ..shown(columns::VALIDATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
+        },
+    ),
+    (
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        Rules {
+            defaults: Some(defaults::webhooks),
+            generation: true,
+            ..shown(columns::MUTATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
+        },
+    ),
+    (
+        ADMISSION,
+        "validatingadmissionpolicies",
+        Rules { generation: true, ..shown(columns::VALIDATINGADMISSIONPOLICIES, cells::validatingadmissionpolicies) },
+    ),
+    (
+        ADMISSION,
+        "mutatingadmissionpolicies",
+        Rules { generation: true, ..shown(columns::MUTATINGADMISSIONPOLICIES, cells::mutatingadmissionpolicies) },
+    ),
+    (
+        ADMISSION,
+        "validatingadmissionpolicybindings",
+        Rules { generation: true, ..shown(columns::VALIDATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings) },
+    ),
+    (
+        ADMISSION,
+        "mutatingadmissionpolicybindings",
+        Rules { generation: true, ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings) },
+    ),
+    (FLOW, "flowschemas", Rules { generation: true, ..shown(columns::FLOWSCHEMAS, cells::flowschemas) }),
+    (
+        FLOW,
+        "prioritylevelconfigurations",
+        Rules { generation: true, ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations) },
+    ),
+    (
+        "apiregistration.k8s.io",
+        "apiservices",
+        Rules { validate_name: Some(names::path_segment), ..shown(columns::APISERVICES, cells::apiservices) },
+    ),
+    ("resource.k8s.io", "deviceclasses", Rules { generation: true, ..shown(columns::DEVICECLASSES, cells::name_and_age) }),
+    ("resource.k8s.io", "resourceclaims", shown(columns::RESOURCECLAIMS, cells::resourceclaims)),
+    ("resource.k8s.io", "resourceclaimtemplates", shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)),
+    (
+        "resource.k8s.io",
+        "resourceslices",
+        Rules {
+            fields: &["spec.nodeName", "spec.driver"],
+            generation: true,
+            ..shown(columns::RESOURCESLICES, cells::resourceslices)
+        },
+    ),
+];
+
+use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};
