@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::context::Context;
 use crate::{
-    deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, namespace, replicaset, root_ca, serviceaccount,
+    deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, job, namespace, nodeipam, nodelifecycle,
+    podgc, replicaset, root_ca, serviceaccount, tainteviction, ttl,
 };
 
 /// One row of the table.
@@ -37,6 +38,12 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "endpointslice-controller" => endpointslice::run,
     "endpointslice-mirroring-controller" => endpointslicemirroring::run,
     "garbage-collector-controller" => garbagecollector::run,
+    "job-controller" => job::run,
+    "ttl-after-finished-controller" => ttl::run,
+    "node-lifecycle-controller" => nodelifecycle::run,
+    "taint-eviction-controller" => tainteviction::run,
+    "node-ipam-controller" => nodeipam::run,
+    "pod-garbage-collector-controller" => podgc::run,
 };
 
 /// True if the list of names (`*`, `foo`, `-foo`) turns the controller on. A name weighs more than the star.

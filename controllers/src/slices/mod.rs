@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use pintle_client::cache::{Cache, Change};
 use pintle_client::queue::Queue;
 
-pub use plan::{CAPACITY, Common, Group, sort_ports};
+pub use plan::{Common, Group, sort_ports};
 
 use crate::context::Context;
 use crate::expectations::Expectations;

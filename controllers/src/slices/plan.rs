@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::meta;
 
 /// Most endpoints in one slice.
-pub const CAPACITY: usize = 100;
+const CAPACITY: usize = 100;
 
 /// Endpoints that share a slice have the same kind of address and the same ports.
 #[derive(Clone, Debug, PartialEq)]
