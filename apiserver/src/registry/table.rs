@@ -45,7 +45,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::PODS, cells::pods)
         },
     ),
-    ("", "podtemplates", Rules { defaults: Some(defaults::pod_template), ..shown(columns::PODTEMPLATES, cells::podtemplates) }),
+    (
+        "",
+        "podtemplates",
+        Rules { defaults: Some(defaults::pod_template), ..shown(columns::PODTEMPLATES, cells::podtemplates) },
+    ),
     (
         "",
         "replicationcontrollers",
@@ -149,11 +153,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         APPS,
         "deployments",
-        Rules {
-            defaults: Some(apps::deployment),
-            generation: true,
-            ..shown(columns::DEPLOYMENTS, cells::deployments)
-        },
+        Rules { defaults: Some(apps::deployment), generation: true, ..shown(columns::DEPLOYMENTS, cells::deployments) },
     ),
     (
         APPS,
@@ -174,7 +174,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         APPS,
         "statefulsets",
-        Rules { defaults: Some(apps::stateful_set), generation: true, ..shown(columns::STATEFULSETS, cells::statefulsets) },
+        Rules {
+            defaults: Some(apps::stateful_set),
+            generation: true,
+            ..shown(columns::STATEFULSETS, cells::statefulsets)
+        },
     ),
     (APPS, "controllerrevisions", shown(columns::CONTROLLERREVISIONS, cells::controllerrevisions)),
     (
@@ -202,7 +206,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         "autoscaling",
         "horizontalpodautoscalers",
-        Rules { defaults: Some(apps::autoscaler), ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers) },
+        Rules {
+            defaults: Some(apps::autoscaler),
+            ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers)
+        },
     ),
     (
         "policy",
@@ -341,7 +348,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "apiservices",
         Rules { validate_name: Some(names::path_segment), ..shown(columns::APISERVICES, cells::apiservices) },
     ),
-    ("resource.k8s.io", "deviceclasses", Rules { generation: true, ..shown(columns::DEVICECLASSES, cells::name_and_age) }),
+    (
+        "resource.k8s.io",
+        "deviceclasses",
+        Rules { generation: true, ..shown(columns::DEVICECLASSES, cells::name_and_age) },
+    ),
     ("resource.k8s.io", "resourceclaims", shown(columns::RESOURCECLAIMS, cells::resourceclaims)),
     ("resource.k8s.io", "resourceclaimtemplates", shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)),
     (

@@ -71,9 +71,10 @@ pub fn persistentvolumeclaims(claim: &Value, now: Timestamp) -> Vec<Value> {
 /// StorageClasses.
 pub fn storageclasses(class: &Value, now: Timestamp) -> Vec<Value> {
     let annotations = at(class, "metadata.annotations");
-    let is_default = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
-        .iter()
-        .any(|key| annotations.get(*key).and_then(Value::as_str) == Some("true"));
+    let is_default =
+        ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
+            .iter()
+            .any(|key| annotations.get(*key).and_then(Value::as_str) == Some("true"));
     let mark = if is_default { " (default)" } else { "" };
     vec![
         format!("{}{mark}", text(class, "metadata.name")).into(),

@@ -115,7 +115,8 @@ fn duration(job: &Value, now: Timestamp) -> String {
 /// CronJobs.
 pub fn cronjobs(job: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(job, "spec.jobTemplate.spec.template");
-    let last = if has(job, "status.lastScheduleTime") { since(job, "status.lastScheduleTime", now) } else { NONE.into() };
+    let last =
+        if has(job, "status.lastScheduleTime") { since(job, "status.lastScheduleTime", now) } else { NONE.into() };
     vec![
         name(job),
         text(job, "spec.schedule").into(),

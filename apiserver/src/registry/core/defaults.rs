@@ -17,7 +17,10 @@ pub fn service(service: &mut Value) {
     }
     for port in items_mut(spec, "ports") {
         default(port, "protocol", "TCP");
-        if matches!(port.get("targetPort"), None | Some(Value::Null)) || port["targetPort"] == 0 || port["targetPort"] == "" {
+        if matches!(port.get("targetPort"), None | Some(Value::Null))
+            || port["targetPort"] == 0
+            || port["targetPort"] == ""
+        {
             let number = port["port"].clone();
             set(port, "targetPort", number);
         }
@@ -26,7 +29,8 @@ pub fn service(service: &mut Value) {
     if matches!(ty.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
         default(spec, "internalTrafficPolicy", "Cluster");
     }
-    let external = matches!(ty.as_str(), "NodePort" | "LoadBalancer") || (ty == "ClusterIP" && has(spec, "externalIPs.0"));
+    let external =
+        matches!(ty.as_str(), "NodePort" | "LoadBalancer") || (ty == "ClusterIP" && has(spec, "externalIPs.0"));
     if external {
         default(spec, "externalTrafficPolicy", "Cluster");
     }

@@ -64,7 +64,8 @@ mod tests {
         for (resources, expected) in cases {
             assert_eq!(class(&json!({"spec": {"containers": [{"resources": resources}]}})), expected);
         }
-        let mixed = json!({"spec": {"containers": [{"resources": {"requests": full, "limits": full}}, {"resources": {}}]}});
+        let mixed =
+            json!({"spec": {"containers": [{"resources": {"requests": full, "limits": full}}, {"resources": {}}]}});
         assert_eq!(class(&mixed), "Burstable");
     }
 }
