@@ -49,6 +49,23 @@ pub struct Reserved {
     pub memory: i64,
 }
 
+/// Identity and trust of the kubelet's HTTPS server, each as PEM.
+#[derive(Clone)]
+pub struct ServerTls {
+    /// Certificate chain.
+    pub certificate: Vec<u8>,
+    /// Private key.
+    pub key: Vec<u8>,
+    /// Authority of client certificates.
+    pub client_ca: Vec<u8>,
+}
+
+impl std::fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerTls")
+    }
+}
+
 /// The configuration of one kubelet.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -82,6 +99,8 @@ pub struct Config {
     pub static_pod_dir: Option<PathBuf>,
     /// Port of the kubelet's HTTPS server as the Node object tells it.
     pub port: u16,
+    /// The HTTPS server; `None` for none.
+    pub server: Option<ServerTls>,
     /// Labels that the node registers with.
     pub labels: BTreeMap<String, String>,
     /// Taints that the node registers with.
@@ -107,6 +126,39 @@ pub struct Config {
 }
 
 impl Config {
+    /// Upstream's defaults for a node of that name and address with that runtime.
+    pub fn new(node_name: &str, ip: IpAddr, cri_endpoint: &str) -> Self {
+        Self {
+            node_name: node_name.to_owned(),
+            node_ips: vec![ip],
+            hostname: String::new(),
+            root_dir: "/var/lib/kubelet".into(),
+            pod_logs_dir: "/var/log/pods".into(),
+            cri_endpoint: cri_endpoint.to_owned(),
+            cgroup_driver: CgroupDriver::Cgroupfs,
+            cgroup_root: "/".to_owned(),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
+            resolv_conf: Some("/etc/resolv.conf".into()),
+            pod_cidrs: None,
+            max_pods: 110,
+            static_pod_dir: None,
+            port: 10250,
+            server: None,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            provider_id: String::new(),
+            register: true,
+            eviction: EvictionThresholds { memory_available: 100 << 20, disk_available: 0.1, inodes_free: 0.05 },
+            image_gc: ImageGc { high_percent: 85, low_percent: 80, minimum_age: Duration::from_secs(120) },
+            reserved: Reserved::default(),
+            sync_frequency: Duration::from_secs(60),
+            status_update_frequency: Duration::from_secs(10),
+            status_report_frequency: Duration::from_secs(300),
+            lease_duration: Duration::from_secs(40),
+        }
+    }
+
     /// Folder of a pod.
     pub fn pod_dir(&self, uid: &str) -> PathBuf {
         self.root_dir.join("pods").join(uid)

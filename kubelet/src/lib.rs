@@ -1,10 +1,12 @@
 //! Node agent: pods over CRI.
 
+mod admission;
 pub mod cgroups;
 pub mod config;
 pub mod container;
 pub mod dns;
 mod gc;
+mod host;
 pub mod images;
 pub mod node;
 mod objects;
@@ -16,7 +18,7 @@ mod run;
 mod shared;
 mod volumes;
 
-pub use config::{CgroupDriver, Config, EvictionThresholds, ImageGc, Reserved};
+pub use config::{CgroupDriver, Config, EvictionThresholds, ImageGc, Reserved, ServerTls};
 pub use run::run;
 
 /// The Kubernetes version that the node reports.

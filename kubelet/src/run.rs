@@ -1,22 +1,32 @@
 //! Puts a kubelet together and runs it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
+use pintle_serving::delegated::{Delegated, Settings};
+use pintle_serving::health::Checks;
+use pintle_serving::http::Listener;
+use pintle_serving::metrics::Registry;
+use pintle_serving::tls::Tls;
 use tokio_util::sync::CancellationToken;
 
 use crate::cgroups::Cgroups;
-use crate::config::Config;
+use crate::config::{Config, ServerTls};
+use crate::gc;
+use crate::host::Answers;
 use crate::images::Images;
 use crate::node;
 use crate::node::machine::Machine;
 use crate::objects::Store;
 use crate::pods::manager::Manager;
+use crate::pods::statics;
+use crate::server::Server;
 use crate::shared::Shared;
 
 /// Runs a kubelet until `shutdown`; containers go on running afterwards.
@@ -29,6 +39,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let cgroups = Cgroups::new(config.cgroup_driver, &config.cgroup_root).context("reading control groups")?;
     let services: Api<Service> = Api::all(client.clone());
     let services = Cache::start(services, watcher::Config::default(), shutdown.clone());
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
+    let nodes = Cache::start(Api::<Node>::all(client.clone()), only, shutdown.clone());
     let shared = Arc::new(Shared {
         images: Images::new(cri.clone(), objects.clone(), events.clone()),
         machine: Machine::read(),
@@ -37,6 +49,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         events,
         objects,
         services,
+        nodes,
         cgroups,
         config,
     });
@@ -46,7 +59,26 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let of_node = format!("spec.nodeName={}", shared.config.node_name);
     let pods: Api<Pod> = Api::all(client);
     let pods = Cache::start(pods, watcher::Config::default().fields(&of_node), shutdown.clone());
-    shared.services.synced().await;
+    if let Some(tls) = &shared.config.server {
+        tasks.spawn(serve(&shared, &manager, tls, shutdown.clone()).await?);
+    }
+    let until = shutdown.clone();
+    let images = shared.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = until.cancelled() => {}
+            () = gc::collect_images(&images) => {}
+        }
+    });
+    tokio::select! {
+        () = shutdown.cancelled() => return Ok(()),
+        () = async { tokio::join!(shared.services.synced(), shared.nodes.synced()); } => {}
+    }
+    if let Some(dir) = shared.config.static_pod_dir.clone() {
+        // Before the runtime's list is looked at: what has no pod is ended.
+        statics::load(&dir, &shared.config.node_name, &manager);
+        tasks.spawn(statics::run(shared.clone(), manager.clone(), pods.clone(), dir, shutdown.clone()));
+    }
     let pods_run = {
         let (manager, shutdown) = (manager.clone(), shutdown.clone());
         async move { manager.run(pods, shutdown).await }
@@ -55,4 +87,27 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     shutdown.cancelled().await;
     while tasks.join_next().await.is_some() {}
     Ok(())
+}
+
+/// The HTTPS server, bound.
+async fn serve(
+    shared: &Arc<Shared>,
+    manager: &Manager,
+    tls: &ServerTls,
+    shutdown: CancellationToken,
+) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    let identity = Tls::from_pem(&tls.certificate, &tls.key, Some(&tls.client_ca)).context("the kubelet's certificate")?;
+    let any = if shared.config.node_ips.iter().any(|ip| ip.is_ipv6()) { "::" } else { "0.0.0.0" };
+    let address = SocketAddr::new(any.parse()?, shared.config.port);
+    let listener = Listener::tcp(address).await?;
+    let host = Answers { shared: shared.clone(), manager: manager.clone(), started: jiff::Timestamp::now() };
+    let server = Server {
+        host: Arc::new(host),
+        runtime: shared.cri.clone(),
+        auth: Delegated::new(shared.client.clone(), Settings::new(Some(tls.client_ca.clone())))?,
+        checks: Checks::default(),
+        metrics: Registry::default(),
+        probe_metrics: Registry::default(),
+    };
+    Ok(server.run(listener, identity, shutdown))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use pintle_client::cache::Cache;
@@ -30,6 +30,8 @@ pub struct Shared {
     pub objects: Store,
     /// Services of the whole cluster, for environments.
     pub services: Cache<Service>,
+    /// This node alone.
+    pub nodes: Cache<Node>,
     /// Control groups.
     pub cgroups: Cgroups,
     /// Images.

@@ -4,6 +4,7 @@
 //! says so and passes.
 
 mod lab;
+mod scenarios;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, NODE, NODE_IP};
-use pintle_kubelet::{CgroupDriver, Config, EvictionThresholds, ImageGc, Reserved};
+use pintle_kubelet::{Config, EvictionThresholds};
 use tokio_util::sync::CancellationToken;
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
@@ -74,8 +75,30 @@ fn inner() {
         lab::run(&mut shell);
         return;
     }
-    runs_and_ends(&lab);
+    let scenarios: [(&str, fn(&Lab)); 12] = [
+        ("runs and ends", scenarios::runs_and_ends),
+        ("environment and volumes", scenarios::environment_and_volumes),
+        ("phases of jobs", scenarios::phases_of_jobs),
+        ("init containers and sidecars", scenarios::init_containers_and_sidecars),
+        ("crash loop", scenarios::crash_loop),
+        ("probes", scenarios::probes),
+        ("graceful termination", scenarios::graceful_termination),
+        ("image errors", scenarios::image_errors),
+        ("configuration errors", scenarios::configuration_errors),
+        ("deadline and admission", scenarios::deadline_and_admission),
+        ("static pods", scenarios::static_pods),
+        ("latency", scenarios::latency),
+    ];
+    let mut failed = Vec::new();
+    for (name, scenario) in scenarios {
+        let begun = Instant::now();
+        let outcome = std::panic::catch_unwind(|| scenario(&lab));
+        println!("{name}: {} after {:?}", if outcome.is_ok() { "ok" } else { "FAILED" }, begun.elapsed());
+        failed.extend(outcome.is_err().then_some(name));
+    }
+    let node = scenarios::adoption(&lab, node, || Node::start(&lab, &group));
     drop(node);
+    assert!(failed.is_empty(), "failed: {failed:?}");
 }
 
 /// A kubelet in this process.
@@ -108,47 +131,15 @@ impl Drop for Node {
 
 fn config(lab: &Lab, group: &str) -> Config {
     Config {
-        node_name: NODE.to_owned(),
-        node_ips: vec![NODE_IP.parse().unwrap()],
-        hostname: String::new(),
         root_dir: lab.dir.join("kubelet"),
         pod_logs_dir: lab.dir.join("pod-logs"),
-        cri_endpoint: format!("unix://{}", lab.socket()),
-        cgroup_driver: CgroupDriver::Cgroupfs,
         cgroup_root: format!("/{group}"),
         cluster_dns: vec!["10.97.0.10".parse().unwrap()],
-        cluster_domain: "cluster.local".to_owned(),
         resolv_conf: None,
-        pod_cidrs: None,
-        max_pods: 110,
         static_pod_dir: Some(lab.dir.join("manifests")),
-        port: 10250,
         labels: BTreeMap::from([("lab".to_owned(), "yes".to_owned())]),
-        taints: Vec::new(),
-        provider_id: String::new(),
-        register: true,
         eviction: EvictionThresholds { memory_available: 1 << 20, disk_available: 0.01, inodes_free: 0.01 },
-        image_gc: ImageGc { high_percent: 100, low_percent: 99, minimum_age: SECONDS(120) },
-        reserved: Reserved::default(),
         sync_frequency: SECONDS(5),
-        status_update_frequency: SECONDS(10),
-        status_report_frequency: SECONDS(300),
-        lease_duration: SECONDS(40),
+        ..Config::new(NODE, NODE_IP.parse().unwrap(), &format!("unix://{}", lab.socket()))
     }
-}
-
-/// A pod of one busybox container on the node.
-fn pod(name: &str, command: &str, more_of_spec: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: {NODE}\n  terminationGracePeriodSeconds: 1\n\
-         {more_of_spec}\n  containers:\n  - name: c\n    image: busybox:1\n    command: [sh, -c, {command:?}]\n"
-    )
-}
-
-fn runs_and_ends(lab: &Lab) {
-    lab.create(&pod("one", "echo hello; sleep 1000", ""));
-    lab.wait_field("pod/one", ".status.phase", "Running", SECONDS(20));
-    assert!(lab.field("pod/one", ".status.podIP").starts_with("10.231.0."));
-    lab.kubectl(&["delete", "pod", "one", "--wait=false"]);
-    lab.wait_gone("pod/one", SECONDS(20));
 }

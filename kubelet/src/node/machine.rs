@@ -88,6 +88,16 @@ pub fn memory() -> Memory {
     parse_meminfo(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
 }
 
+/// Processor time that the machine has used since it started, in nanoseconds.
+pub fn cpu_nanoseconds() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; in hundredths of a second.
+    let idle = fields.get(3)? + fields.get(4)?;
+    let all: u64 = fields.iter().take(8).sum();
+    Some((all - idle) * 10_000_000)
+}
+
 fn parse_meminfo(text: &str) -> Memory {
     let field = |name: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(name))?;

@@ -7,10 +7,8 @@ mod status;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
-use pintle_client::cache::{Cache, Change};
+use kube::ResourceExt;
+use pintle_client::cache::Change;
 use pintle_cri::messages as cri;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +20,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
         register::register(&shared).await;
         let text = "Starting kubelet.";
         shared.events.normal(&shared.node_reference(), "Starting", text);
-        tokio::join!(status::keep(&shared), lease::keep(&shared), follow_cidrs(&shared, &shutdown));
+        tokio::join!(status::keep(&shared), lease::keep(&shared), follow_cidrs(&shared));
     };
     tokio::select! {
         () = shutdown.cancelled() => {}
@@ -31,11 +29,8 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
 }
 
 /// Tells whoever configures the pod network (and the runtime) the node's pod CIDRs.
-async fn follow_cidrs(shared: &Shared, shutdown: &CancellationToken) {
-    let api: Api<Node> = Api::all(shared.client.clone());
-    let only = watcher::Config::default().fields(&format!("metadata.name={}", shared.config.node_name));
-    let cache = Cache::start(api, only, shutdown.clone());
-    let mut changes = cache.subscribe();
+async fn follow_cidrs(shared: &Shared) {
+    let mut changes = shared.nodes.subscribe();
     let mut told: Vec<String> = Vec::new();
     while let Some(change) = changes.recv().await {
         let node = match change {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use parking_lot::Mutex;
 use pintle_client::cache::{Cache, Change};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::observe::{self, Listing, Mark};
 use super::spec;
 use super::worker::{self, Handle, Message};
+use super::writer::Target;
+use crate::admission;
 use crate::shared::Shared;
 
 /// Time between two lists of the runtime.
@@ -23,6 +25,14 @@ const RELIST: Duration = Duration::from_secs(1);
 struct Entry {
     pod: Arc<Pod>,
     handle: Handle,
+}
+
+impl Entry {
+    /// The pod uses nothing of the node any more.
+    fn ended(&self) -> bool {
+        let ended = |s: Option<&PodStatus>| spec::is_terminal_phase(s.and_then(|s| s.phase.as_deref()));
+        ended(self.pod.status.as_ref()) || ended(self.handle.status.borrow().status.as_deref())
+    }
 }
 
 /// All pods of the node. Clones share them.
@@ -42,6 +52,10 @@ impl Manager {
     pub async fn run(&self, pods: Cache<Pod>, shutdown: CancellationToken) {
         pods.synced().await;
         let mut changes = pods.subscribe();
+        // Every pod has its worker before the runtime's list is looked at: what has none is an orphan.
+        for pod in pods.list() {
+            self.change(Change::Added(pod));
+        }
         let mut relist = tokio::time::interval(RELIST);
         relist.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(self.shared.config.sync_frequency);
@@ -65,6 +79,8 @@ impl Manager {
 
     fn change(&self, change: Change<Pod>) {
         match change {
+            // What a mirror shows is the static pod's own business.
+            Change::Added(pod) | Change::Updated { new: pod, .. } if spec::is_mirror(&pod) => drop(pod),
             Change::Added(pod) | Change::Updated { new: pod, .. } => self.update(pod),
             Change::Deleted(pod) => self.tell(spec::uid(&pod), Message::Gone),
         }
@@ -79,13 +95,45 @@ impl Manager {
             let _ = entry.handle.messages.send(Message::Pod(pod));
             return;
         }
-        let handle = self.spawn(uid.clone(), pod.clone());
+        let rejected = self.reject(&pod, &entries);
+        let handle = self.spawn(uid.clone(), pod.clone(), rejected);
         entries.insert(uid, Entry { pod, handle });
     }
 
-    fn spawn(&self, uid: String, pod: Arc<Pod>) -> Handle {
+    /// Whether the node takes a new pod; one that was taken before is not asked again.
+    fn reject(&self, pod: &Pod, entries: &HashMap<String, Entry>) -> Option<(String, String)> {
+        let status = pod.status.as_ref();
+        let taken = status.is_some_and(|s| s.start_time.is_some()) || pod.metadata.deletion_timestamp.is_some();
+        if taken || spec::is_static(pod) {
+            return None;
+        }
+        let active: Vec<Arc<Pod>> = entries.values().filter(|e| !e.ended()).map(|e| e.pod.clone()).collect();
+        let node = self.shared.nodes.get(None, &self.shared.config.node_name);
+        let labels = node.and_then(|n| n.metadata.labels.clone()).unwrap_or_else(|| self.shared.config.labels.clone());
+        let config = &self.shared.config;
+        let node = admission::Node {
+            name: &config.node_name,
+            labels: &labels,
+            allocatable: self.shared.allocatable(),
+            max_pods: config.max_pods,
+            active: &active,
+        };
+        admission::reject(pod, &node)
+    }
+
+    /// A static pod's file is gone.
+    pub fn remove(&self, uid: &str) {
+        self.tell(uid, Message::Gone);
+    }
+
+    /// A static pod is shown by this object.
+    pub fn mirrored(&self, uid: &str, target: Target) {
+        self.tell(uid, Message::Mirror(target));
+    }
+
+    fn spawn(&self, uid: String, pod: Arc<Pod>, rejected: Option<(String, String)>) -> Handle {
         let entries = self.entries.clone();
-        worker::spawn(self.shared.clone(), pod, move || {
+        worker::spawn(self.shared.clone(), pod, rejected, move || {
             entries.lock().remove(&uid);
         })
     }
@@ -128,6 +176,7 @@ impl Manager {
                 name: Some(name.to_owned()),
                 namespace: Some(namespace.to_owned()),
                 uid: Some(uid.to_owned()),
+                deletion_timestamp: Some(Time(jiff::Timestamp::now())),
                 deletion_grace_period_seconds: Some(2),
                 annotations: Some(BTreeMap::from([(spec::CONFIG_SOURCE.to_owned(), "orphan".to_owned())])),
                 ..ObjectMeta::default()

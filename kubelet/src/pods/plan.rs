@@ -120,7 +120,7 @@ pub fn plan(view: View<'_>) -> Plan {
     if let Some(termination) = view.termination {
         let deadline = termination.since + jiff::SignedDuration::from_secs(termination.grace);
         end(view, &mut plan, Some(deadline));
-    } else if finished(view.pod, view.runtime) {
+    } else if ended_before(view.pod) || finished(view.pod, view.runtime) {
         end(view, &mut plan, None);
     } else {
         match usable_sandbox(view.pod, view.runtime) {
@@ -129,6 +129,11 @@ pub fn plan(view: View<'_>) -> Plan {
         }
     }
     plan
+}
+
+/// True if the API has it that the pod has ended: nothing of it is started again, whatever the runtime forgot.
+fn ended_before(pod: &Pod) -> bool {
+    spec::is_terminal_phase(pod.status.as_ref().and_then(|s| s.phase.as_deref()))
 }
 
 /// The newest sandbox, if it is up and on the right network.

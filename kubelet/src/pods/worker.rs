@@ -19,6 +19,7 @@ use super::steps::{self, Progress};
 use super::writer::{self, Desired, Target};
 use super::{kill, observe, spec, status};
 use crate::container::field::Addresses;
+use crate::gc;
 use crate::probes;
 use crate::shared::Shared;
 use crate::volumes::{self, Paths};
@@ -50,7 +51,7 @@ pub enum Message {
     /// A probe of a container (by id) found something new.
     Health(String, Health),
     /// The API object that shows the pod, for a static one.
-    Mirror(Option<Target>),
+    Mirror(Target),
 }
 
 /// What the manager keeps of a worker.
@@ -62,11 +63,22 @@ pub struct Handle {
     pub status: watch::Receiver<Desired>,
 }
 
-/// Starts the worker of a pod; `on_end` is called when nothing of the pod is left.
-pub fn spawn(shared: Arc<Shared>, pod: Arc<Pod>, on_end: impl FnOnce() + Send + 'static) -> Handle {
+/// Starts the worker of a pod; `on_end` is called when nothing of the pod is left. A pod that the node rejects (reason,
+/// message) is failed without being started.
+pub fn spawn(
+    shared: Arc<Shared>,
+    pod: Arc<Pod>,
+    rejected: Option<(String, String)>,
+    on_end: impl FnOnce() + Send + 'static,
+) -> Handle {
     let (messages, inbox) = mpsc::unbounded_channel();
     let (desired, receiver) = watch::channel(Desired::default());
     let handle = Handle { messages: messages.clone(), status: receiver };
+    let termination = rejected.map(|(reason, message)| Termination {
+        end: End::Failed(reason, message),
+        since: Timestamp::now(),
+        grace: 0,
+    });
     let worker = Worker {
         shared,
         pod,
@@ -74,7 +86,7 @@ pub fn spawn(shared: Arc<Shared>, pod: Arc<Pod>, on_end: impl FnOnce() + Send + 
         desired,
         runtime: RuntimePod::default(),
         memory: Memory::default(),
-        termination: None,
+        termination,
         paths: None,
         steps: None,
         probes: HashMap::new(),
@@ -82,6 +94,7 @@ pub fn spawn(shared: Arc<Shared>, pod: Arc<Pod>, on_end: impl FnOnce() + Send + 
         wake_at: None,
         seen: Timestamp::now(),
         gone: false,
+        observed: false,
         cleaned: false,
         writer: None,
         announced: BTreeMap::new(),
@@ -110,6 +123,8 @@ struct Worker {
     seen: Timestamp,
     /// The API object (or file) is gone.
     gone: bool,
+    /// The runtime was looked at since it last changed: only then is something started.
+    observed: bool,
     /// Mounts and control group of the ended pod are gone.
     cleaned: bool,
     writer: Option<JoinHandle<()>>,
@@ -220,9 +235,7 @@ impl Worker {
                 false
             }
             Message::Mirror(target) => {
-                if let Some(target) = target {
-                    self.write_to(target, None);
-                }
+                self.write_to(target, None);
                 false
             }
         }
@@ -305,11 +318,13 @@ impl Worker {
     async fn observe(&mut self) {
         match observe::observe(&self.shared.cri, spec::uid(&self.pod), &self.runtime).await {
             Ok(runtime) => {
+                self.observed = true;
                 self.runtime = runtime;
                 self.watch_health();
             }
             Err(error) => {
                 tracing::debug!(pod = spec::full_name(&self.pod), %error, "runtime not observed");
+                self.observed = false;
                 let messages = self.messages.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(RETRY_OBSERVE).await;
@@ -381,9 +396,10 @@ impl Worker {
         if let Some(at) = self.deadline() {
             self.wake_at = Some(self.wake_at.map_or(at, |t| t.min(at)));
         }
-        let done = plan.done && self.steps.is_none();
+        let mut done = plan.done && self.steps.is_none() && self.observed;
         if done && !self.cleaned {
             self.clean().await;
+            done = self.cleaned;
         }
         self.publish(&plan, done, now);
         self.announce(&plan);
@@ -490,7 +506,7 @@ impl Worker {
                 other => sequence.push(other),
             }
         }
-        if sequence.is_empty() || self.steps.is_some() {
+        if sequence.is_empty() || self.steps.is_some() || !self.observed {
             return;
         }
         let job = steps::Job {
@@ -523,8 +539,10 @@ impl Worker {
         });
     }
 
-    /// Brings the contents of volumes up to date.
+    /// Brings the contents of volumes up to date, and removes containers that are not needed any more.
     async fn refresh(&mut self) {
+        let (cri, runtime) = (self.shared.cri.clone(), self.runtime.clone());
+        tokio::spawn(async move { gc::prune(&cri, &runtime).await });
         if self.paths.is_none() || self.steps.is_some() || self.termination.is_some() {
             return;
         }
@@ -545,14 +563,17 @@ impl Worker {
                 self.shared.cgroups.remove(&self.pod);
                 self.shared.objects.forget(spec::uid(&self.pod));
             }
-            Err(error) => tracing::warn!(pod = spec::full_name(&self.pod), %error, "volumes not taken down"),
+            Err(error) => {
+                tracing::warn!(pod = spec::full_name(&self.pod), %error, "volumes not taken down");
+                self.wake_at = Some(Timestamp::now() + SignedDuration::from_secs(1));
+            }
         }
     }
 
     /// The object is gone as well: removes containers, sandboxes, logs and the folder.
     async fn remove(&mut self) {
         let uid = spec::uid(&self.pod).to_owned();
-        crate::gc::remove_sandboxes(&self.shared.cri, &self.runtime).await;
+        gc::remove_sandboxes(&self.shared.cri, &self.runtime).await;
         let dir = self.shared.config.pod_dir(&uid);
         if let Err(error) = volumes::remove(dir).await {
             tracing::warn!(pod = spec::full_name(&self.pod), %error, "pod folder not removed");

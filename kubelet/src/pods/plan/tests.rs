@@ -221,3 +221,11 @@ fn nothing_is_started_for_a_pod_that_ends() {
     let plan = plan(View { pod: &p, runtime: &runtime, memory: &memory, termination: Some(&order), now: now() });
     assert!(plan.done && plan.actions.is_empty());
 }
+
+#[test]
+fn a_pod_that_ended_before_is_not_started_again() {
+    let mut p = pod(json!({"containers": [{"name": "a"}]}));
+    p.status = serde_json::from_value(json!({"phase": "Failed"})).unwrap();
+    let plan = planned(&p, &RuntimePod::default(), &Memory::default());
+    assert!(plan.done && plan.actions.is_empty());
+}
