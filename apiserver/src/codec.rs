@@ -38,7 +38,9 @@ impl FieldValidation {
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
             None | Some("Warn") => Ok(Self::Warn),
-            Some(other) => Err(call.unsupported_option("fieldValidation", other, &["Ignore", "Warn", "Strict"])),
+            Some(other) => {
+                Err(call.unsupported_option("fieldValidation", other.into(), &["", "Ignore", "Strict", "Warn"]))
+            }
         }
     }
 }
@@ -123,7 +125,7 @@ fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<(Cow<'a, [u8]
     match encoding {
         Encoding::Yaml => {
             let value: Value = serde_yaml_ng::from_slice(body)
-                .map_err(|error| unrecognized(kind, &format!("couldn't get version/kind; yaml: {error}"), body))?;
+                .map_err(|error| unrecognized(kind, &format!("yaml: {error}"), body))?;
             let json = serde_json::to_vec(&value).map_err(|error| ApiError::Internal(error.to_string()))?;
             Ok((Cow::Owned(json), Encoding::Json))
         }
@@ -151,7 +153,7 @@ fn summarize(body: &[u8]) -> String {
     let shown = &body[..body.len().min(LIMIT)];
     let text = match body.first() {
         None => return "<empty>".into(),
-        Some(b'{' | b'[') => String::from_utf8_lossy(shown).into_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
         Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     if body.len() > LIMIT { format!("{text} ...") } else { text }
@@ -170,7 +172,7 @@ fn check_kind(schema: &Schema, meta: &TypeMeta, expected: GroupVersion<'_>, kind
     let why = match known {
         None => format!(
             "no kind \"{own_kind}\" is registered for version \"{own_version}\" in scheme \
-             \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
+             \"pkg/runtime/scheme.go:111\""
         ),
         Some(_) if own_kind == kind => {
             return Err(ApiError::BadRequest(format!(
@@ -183,6 +185,29 @@ fn check_kind(schema: &Schema, meta: &TypeMeta, expected: GroupVersion<'_>, kind
         }
     };
     Err(ApiError::BadRequest(format!("{own_kind} in version \"{version}\" cannot be handled as a {kind}: {why}")))
+}
+
+/// Turns an object from its stored into its served form.
+pub fn to_served(call: &Call, object: &mut Value) {
+    let resource = &call.resource;
+    if !resource.serves_stored_form() {
+        crate::conversion::convert(object, resource.stored(), resource.served());
+        normalize(call.state.schema, object);
+    }
+}
+
+/// Defaults of the schema and of the kind's own rules, and the shape that upstream's types give. The object is in its
+/// served form.
+pub fn complete(call: &Call, object: &mut Value) {
+    let resource = &call.resource;
+    let schema = call.state.schema;
+    defaults(schema, resource.served(), &resource.kind, object);
+    if let Some(own) = resource.rules.defaults {
+        crate::conversion::convert(object, resource.served(), resource.stored());
+        own(object);
+        crate::conversion::convert(object, resource.stored(), resource.served());
+    }
+    normalize(schema, object);
 }
 
 /// Fills in defaults that the schema knows.
@@ -229,7 +254,7 @@ pub fn encode(schema: &Schema, value: &Value, encoding: Encoding, pretty: bool) 
             bytes.push(b'\n');
             bytes.into()
         }
-        Encoding::Yaml => serde_yaml_ng::to_string(&Ordered(value)).map_err(|error| internal(error.to_string()))?.into(),
+        Encoding::Yaml => serde_yaml_ng::to_string(value).map_err(|error| internal(error.to_string()))?.into(),
         Encoding::Protobuf => protobuf::encode(schema, value).map_err(|error| internal(error.to_string()))?.into(),
     })
 }
@@ -257,7 +282,7 @@ fn message_of(call: &Call, entry: &Entry) -> Result<Bytes, ApiError> {
         return Ok(bytes.clone());
     }
     let mut value = entry.value();
-    crate::conversion::convert(&mut value, resource.stored(), resource.served());
+    to_served(call, &mut value);
     let ty = struct_type(schema, resource.served(), &resource.kind)?;
     let bytes: Bytes =
         protobuf::encode_message(schema, ty, &value).map_err(|error| ApiError::Internal(error.to_string()))?.into();

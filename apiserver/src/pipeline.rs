@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pintle_machinery::status::{ApiError, Status};
 
 use crate::access::UserInfo;
-use crate::codec::BODY_LIMIT;
+use crate::codec::{self, BODY_LIMIT};
 use crate::engine::{self, Answer, Call, present};
 use crate::http::body::{self, Body, BoxError, ReadError};
 use crate::http::info::RequestInfo;
@@ -21,6 +21,12 @@ use crate::{discovery, health, subresource};
 /// Media types that errors offer.
 const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What the client is told about resources on their way out.
+const DEPRECATED: [(&str, &str, &str); 2] = [
+    ("", "endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    ("", "componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
+];
 
 /// Answers a request.
 pub async fn handle<B>(state: Arc<State>, request: Request<B>) -> Response<Body>
@@ -84,7 +90,7 @@ where
         return other_path(state, &parts, &info, &query).await;
     }
     let Some(resource) = state.resource(&info.group, &info.version, &info.resource) else {
-        return match state.serves(&info.group, &info.version) {
+        return match state.serves(&info.group) {
             true => Err(ApiError::NoSuchResource),
             false => Ok(no_such_path()),
         };
@@ -124,6 +130,14 @@ fn read_error(error: ReadError) -> ApiError {
 /// The verb that the request names, on the resource or its subresource.
 async fn verb(call: Call, body: &[u8]) -> Answer {
     check_served(&call.resource, &call.info)?;
+    if let Some((.., text)) =
+        DEPRECATED.iter().find(|(group, name, _)| call.resource.group == *group && call.resource.name == *name)
+    {
+        call.warn(*text);
+    }
+    if matches!(call.info.verb.as_str(), "create" | "update" | "patch") {
+        codec::FieldValidation::of(&call)?;
+    }
     if !call.info.subresource.is_empty() && call.info.subresource != "status" {
         let answer = subresource::handle(&call, body).await;
         return with_warnings(&call.warnings, answer);
@@ -133,7 +147,10 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
         return with_warnings(&call.warnings, answer);
     }
     let answer = match call.info.verb.as_str() {
-        "watch" => return engine::watch::watch(call).await,
+        "watch" => {
+            let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
+            return with_warnings(&warnings, engine::watch::watch(call).await);
+        }
         "get" => engine::read::get(&call).await,
         "list" => engine::read::list(&call).await,
         "create" => engine::create::create(&call, body).await,
@@ -160,6 +177,10 @@ fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError>
     let needs_namespace = resource.namespaced && info.namespace.is_empty();
     if needs_namespace && !matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
         return Err(if info.name.is_empty() { ApiError::MethodNotAllowed } else { ApiError::NoSuchResource });
+    }
+    let nameless = matches!(info.verb.as_str(), "update" | "patch") && info.name.is_empty();
+    if nameless {
+        return Err(ApiError::MethodNotAllowed);
     }
     let named_create = info.verb == "create" && !info.name.is_empty();
     match resource.allows(&info.verb) && !named_create {

@@ -76,9 +76,9 @@ impl State {
         })
     }
 
-    /// Some resource of that group and version is served.
-    pub fn serves(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|resource| resource.group == group && resource.version == version)
+    /// Some resource of that group is served.
+    pub fn serves(&self, group: &str) -> bool {
+        self.resources.iter().any(|resource| resource.group == group)
     }
 
     /// The system's own objects are there.

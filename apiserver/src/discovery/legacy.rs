@@ -29,7 +29,11 @@ impl Legacy {
                 group => format!("/apis/{group}/{}", resource.version),
             };
             let document = documents.entry(path).or_insert_with(|| {
-                json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": resource.api_version(), "resources": []})
+                let version = resource.api_version();
+                match resource.group.as_str() {
+                    "" => json!({"kind": "APIResourceList", "groupVersion": version, "resources": []}),
+                    _ => json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []}),
+                }
             });
             if let Some(list) = document["resources"].as_array_mut() {
                 list.extend(describe(resource));

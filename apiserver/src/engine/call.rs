@@ -73,7 +73,7 @@ impl Call {
             match value {
                 "All" => dry_run = true,
                 "" => {}
-                other => return Err(self.unsupported_option("dryRun", other, &["All"])),
+                other => return Err(self.unsupported_option("dryRun", serde_json::json!([other]), &["All"])),
             }
         }
         Ok(dry_run)
@@ -111,7 +111,7 @@ impl Call {
     }
 
     /// A query parameter with a value that is none of its.
-    pub fn unsupported_option(&self, name: &str, value: &str, supported: &[&str]) -> ApiError {
+    pub fn unsupported_option(&self, name: &str, value: serde_json::Value, supported: &[&str]) -> ApiError {
         let mut errors = ErrorList::new();
         errors.not_supported(&Path::new(name), value, supported);
         ApiError::invalid(&GroupResource::new("meta.k8s.io", self.options_kind()), "", errors)

@@ -28,7 +28,7 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
     let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
-    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut object);
+    codec::complete(call, &mut object);
     let generated = meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
     for attempt in 1.. {
         let mut candidate = object.clone();
@@ -62,7 +62,7 @@ pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Resu
         return Err(ApiError::BadRequest(message));
     }
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
-    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut object);
+    codec::complete(call, &mut object);
     write_new(call, object, false, dry_run).await
 }
 
@@ -104,7 +104,7 @@ pub async fn write_new(
     }
     let reservation = admission::reserve(call, Operation::Create, &mut object, None, dry_run).await?;
     admission::validate(call, Operation::Create, Some(&object), None).await?;
-    if wants_revision {
+    if wants_revision && !dry_run {
         let message = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::Other(Box::new(Status::failure(500, "", message))));
     }

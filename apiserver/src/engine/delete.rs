@@ -9,12 +9,14 @@ use super::modify::{self, Current};
 use super::{Answer, Call, meta, present, read, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
-use crate::conversion::convert;
 
 /// A deletion is retried so often when others write meanwhile.
 const TRIES: usize = 20;
 /// Grace period of pods that don't name one.
 const POD_GRACE: i64 = 30;
+/// What deleting a Job without a propagation policy does is a surprise to many.
+const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                           remove them or set propagationPolicy=Orphan to suppress this warning";
 /// Keeps the owner until its dependents are gone.
 const FOREGROUND: &str = "foregroundDeletion";
 /// Keeps the owner until its dependents have been released.
@@ -95,7 +97,7 @@ fn propagation(policy: Option<&str>, orphan: Option<&str>) -> Result<Option<Prop
         (Some("Background"), _) | (None, Some(_)) => Some(Propagation::Background),
         (None, None) => None,
         (Some(other), None) => {
-            let supported = ["Background", "Foreground", "Orphan", "nil"];
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
             errors.not_supported(&Path::new("propagationPolicy"), other, &supported);
             None
         }
@@ -103,7 +105,7 @@ fn propagation(policy: Option<&str>, orphan: Option<&str>) -> Result<Option<Prop
     match errors.is_empty() {
         true => Ok(found),
         false => {
-            let kind = pintle_machinery::status::GroupResource::new("", "DeleteOptions");
+            let kind = pintle_machinery::status::GroupResource::new("meta.k8s.io", "DeleteOptions");
             Err(ApiError::invalid(&kind, "", errors))
         }
     }
@@ -120,6 +122,9 @@ pub enum Deleted {
 /// DELETE of an object.
 pub async fn delete(call: &Call, body: &[u8]) -> Answer {
     let options = DeleteOptions::parse(call, body)?;
+    if call.resource.group == "batch" && call.resource.name == "jobs" && options.propagation.is_none() {
+        call.warn(JOB_WARNING);
+    }
     let deleted = delete_object(call, &options).await?;
     match deleted {
         Deleted::Gone(value) if !returns_object(call) => {
@@ -195,7 +200,7 @@ async fn remove(call: &Call, current: &Current, options: &DeleteOptions) -> Resu
 }
 
 fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
-    let conflict = |message: String| Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
+    let conflict = |message: String| Err(ApiError::conflict(&call.resource.group_kind(), &call.info.name, message));
     let (uid, version) = (meta::text(object, "uid"), meta::text(object, "resourceVersion"));
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return conflict(format!(
@@ -333,7 +338,7 @@ pub async fn delete_collection(call: &Call, body: &[u8]) -> Answer {
         let one = one_of(call, &entry.value());
         match delete_object(&one, &options).await {
             Ok(Deleted::Gone(mut value) | Deleted::Going(mut value)) => {
-                convert(&mut value, call.resource.stored(), call.resource.served());
+                codec::to_served(call, &mut value);
                 create_item(&mut value);
                 items.push(value);
             }

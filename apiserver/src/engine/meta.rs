@@ -172,8 +172,8 @@ fn validate_common(object: &Value) -> ErrorList {
     if size > ANNOTATIONS_LIMIT {
         errors.too_long(&annotations, ANNOTATIONS_LIMIT);
     }
-    for finalizer in finalizers(object) {
-        let finalizers = path.child("finalizers");
+    for (index, finalizer) in finalizers(object).into_iter().enumerate() {
+        let finalizers = path.child("finalizers").index(index);
         errors.invalid_each(&finalizers, &finalizer, names::qualified(&finalizer));
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str());
         if !finalizer.contains('/') && !standard {
@@ -189,15 +189,11 @@ fn validate_owners(metadata: &Value, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let mut controller: Option<String> = None;
     for (index, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
-        let _ = index;
-        let at = |field: &str| path.child(field);
+        let at = |field: &str| path.index(index).child(field);
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        if text("apiVersion").is_empty() || text("apiVersion") == "/" {
-            errors.invalid(&at("apiVersion"), text("apiVersion"), "version must not be empty");
-        }
-        for field in ["kind", "name", "uid"] {
+        for field in ["apiVersion", "kind", "name", "uid"] {
             if text(field).is_empty() {
-                errors.invalid(&at(field), "", format!("{field} must not be empty"));
+                errors.required(&at(field), "must not be empty");
             }
         }
         if owner["controller"] == true {

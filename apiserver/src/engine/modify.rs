@@ -120,7 +120,7 @@ async fn attempt(
     if !must_match.is_empty() && must_match != old.revision.to_string() {
         return Err(ApiError::modified(&call.group_resource(), &call.info.name));
     }
-    codec::defaults(call.state.schema, resource.served(), &resource.kind, &mut new);
+    codec::complete(call, &mut new);
     if ownership == Ownership::Update {
         managed::on_update(call, &old_served, &mut new)?;
     }
@@ -180,7 +180,8 @@ async fn prepare(
         prepare(&context, new, &old.value);
     }
     codec::normalize(call.state.schema, new);
-    if rules.generation && content_changed(new, &old.value) {
+    let bound = call.info.subresource == "binding";
+    if rules.generation && !bound && content_changed(new, &old.value) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
     }
@@ -216,7 +217,7 @@ fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), Api
         let message = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {uid}, UID in object meta: {known}",
-            key.strip_prefix("/registry").unwrap_or(&key)
+            key
         );
         return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
     }

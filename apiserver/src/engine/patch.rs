@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pintle_machinery::codec::json;
 use pintle_machinery::patch;
-use pintle_machinery::status::ApiError;
+use pintle_machinery::status::{ApiError, GroupResource, Status};
 use serde_json::Value;
 
 use super::modify::{self, Ownership, Written};
@@ -36,14 +36,8 @@ impl PatchKind {
             "application/strategic-merge-patch+json" => Self::Strategic,
             "application/apply-patch+yaml" => Self::Apply,
             _ => {
-                let accepted = [
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                    "application/strategic-merge-patch+json",
-                    "application/apply-patch+yaml",
-                    "application/apply-patch+cbor",
-                ];
-                return Err(ApiError::UnsupportedMediaType(accepted.map(str::to_owned).to_vec()));
+                let status = Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                return Err(ApiError::Other(Box::new(status.with_details(Default::default()))));
             }
         })
     }
@@ -115,7 +109,7 @@ fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
         let message = error.to_string();
         let mut errors = pintle_machinery::field_path::ErrorList::new();
         errors.invalid(&pintle_machinery::field_path::Path::new("patch"), String::from_utf8_lossy(&bytes).into_owned(), message);
-        ApiError::invalid(&resource.group_kind(), &call.info.name, errors)
+        ApiError::invalid(&GroupResource::new("", ""), "", errors)
     })?;
     if !decoded.strict_errors.is_empty() {
         match FieldValidation::of(call)? {
@@ -124,8 +118,9 @@ fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
             FieldValidation::Strict => {
                 let why = format!("strict decoding error: {}", decoded.strict_errors.join(", "));
                 let mut errors = pintle_machinery::field_path::ErrorList::new();
-                errors.invalid(&pintle_machinery::field_path::Path::new("patch"), why.clone(), why);
-                return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
+                let shown = String::from_utf8_lossy(&bytes).into_owned();
+                errors.invalid(&pintle_machinery::field_path::Path::new("patch"), shown, why);
+                return Err(ApiError::invalid(&GroupResource::new("", ""), "", errors));
             }
         }
     }
@@ -158,7 +153,7 @@ async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiEr
 
 /// The body of an apply request: JSON or YAML, checked by the schema, but with just the fields that it names.
 fn applied_configuration(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let bad = |why: String| ApiError::BadRequest(format!("error decoding YAML: {why}"));
+    let bad = |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: yaml: {why}"));
     let json: Cow<'_, [u8]> = match body.first() {
         Some(b'{') if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Cow::Borrowed(body),
         _ => {

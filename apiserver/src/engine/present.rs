@@ -10,7 +10,6 @@ use super::table;
 use super::{Answer, Call};
 use crate::cache::entry;
 use crate::codec;
-use crate::conversion::convert;
 use crate::http::body::{self, Body};
 use crate::http::negotiate::{Encoding, Form};
 
@@ -32,7 +31,7 @@ pub fn with_body(status: StatusCode, content_type: &str, body: Body) -> Response
 
 /// A stored object (bytes without resource version) as the answer to get, create, update, patch.
 pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> Answer {
-    let spliced = entry::splice(bytes, revision);
+    let spliced = entry::splice(bytes, revision).filter(|_| revision > 0);
     let plain = call.accepted.encoding == Encoding::Json && call.accepted.form == Form::Object && !call.accepted.pretty;
     match spliced {
         Some((json, _)) if plain && call.resource.serves_stored_form() => {
@@ -41,7 +40,10 @@ pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> A
         _ => {
             let mut value: Value =
                 serde_json::from_slice(bytes).map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
-            value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+            // A dry run has no revision.
+            if revision > 0 {
+                value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+            }
             stored_value(call, status, value)
         }
     }
@@ -52,7 +54,7 @@ pub fn stored_value(call: &Call, status: StatusCode, value: Value) -> Answer {
     match call.accepted.form {
         Form::Object => {
             let mut value = value;
-            convert(&mut value, call.resource.stored(), call.resource.served());
+            codec::to_served(call, &mut value);
             object(call, status, &value)
         }
         Form::Table(v1) => {

@@ -16,7 +16,6 @@ use crate::cache::Cache;
 use crate::cache::entry::Entry;
 use crate::cache::snapshot::Snapshot;
 use crate::codec;
-use crate::conversion::convert;
 use crate::http::body;
 use crate::http::negotiate::{Encoding, Form};
 
@@ -175,7 +174,7 @@ fn list_value(call: &Call, page: &Page, meta: Value) -> Value {
         .iter()
         .map(|entry| {
             let mut value = entry.value();
-            convert(&mut value, call.resource.stored(), call.resource.served());
+            codec::to_served(call, &mut value);
             if let Some(map) = value.as_object_mut() {
                 map.remove("kind");
                 map.remove("apiVersion");

@@ -27,12 +27,21 @@ const CREATED_BY_UPDATE: [(&str, &str); 12] = [
 pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
     let object = codec::decode_body(call, body)?;
+    let name = meta::text(&object, "name");
+    if !name.is_empty() && name != call.info.name {
+        return Err(other_name(call, name));
+    }
     let Some(current) = modify::current(call).await? else {
         return create_instead(call, object, dry_run).await;
     };
     let make = |_: &serde_json::Value| Ok(object.clone());
     let written = modify::modify_from(call, current, &make, Ownership::Update, dry_run).await?;
     answer(call, &written)
+}
+
+fn other_name(call: &Call, name: &str) -> ApiError {
+    let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.info.name);
+    ApiError::BadRequest(message)
 }
 
 async fn create_instead(call: &Call, object: serde_json::Value, dry_run: bool) -> Answer {
@@ -44,12 +53,7 @@ async fn create_instead(call: &Call, object: serde_json::Value, dry_run: bool) -
         return Err(ApiError::modified(&call.group_resource(), &call.info.name));
     }
     if meta::text(&object, "name") != call.info.name {
-        let message = format!(
-            "the name of the object ({}) does not match the name on the URL ({})",
-            meta::text(&object, "name"),
-            call.info.name
-        );
-        return Err(ApiError::BadRequest(message));
+        return Err(other_name(call, meta::text(&object, "name")));
     }
     let (bytes, revision) = create::create_object(call, object, dry_run).await?;
     answer(call, &Written { bytes, revision, created: true })

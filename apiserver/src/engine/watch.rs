@@ -18,7 +18,6 @@ use super::{Answer, Call, read, storage_error};
 use crate::cache::entry::Entry;
 use crate::cache::{Cache, Cursor, Event, Lost};
 use crate::codec;
-use crate::conversion::convert;
 use crate::http::body;
 use crate::http::negotiate::{Encoding, Form};
 
@@ -207,7 +206,7 @@ impl Watcher {
             }
             (Form::Object, _) => {
                 let mut value = entry.value();
-                convert(&mut value, resource.stored(), resource.served());
+                codec::to_served(&self.call, &mut value);
                 out.extend_from_slice(&self.frame(kind, &value));
             }
             (Form::Table(v1), _) => {

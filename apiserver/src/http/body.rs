@@ -27,6 +27,9 @@ pub fn stream(parts: impl Stream<Item = Bytes> + Send + 'static) -> Body {
     StreamBody::new(parts.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
 }
 
+/// Of a body that is too large so many times the limit is read, so that the client gets to the answer.
+const DISCARD: usize = 8;
+
 /// Why a request body could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -44,13 +47,26 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(ReadError::TooLarge(limit));
+    let mut body = std::pin::pin!(body);
+    let mut parts: Vec<Bytes> = Vec::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ReadError::Broken(error.into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        size += data.len();
+        if size > limit {
+            parts.clear();
+            // A client that is still sending would not read the answer: some more is taken in and forgotten.
+            if size > limit.saturating_mul(DISCARD) {
+                break;
+            }
+            continue;
+        }
+        parts.push(data);
     }
-    let limited = http_body_util::Limited::new(body, limit);
-    match limited.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(ReadError::TooLarge(limit)),
-        Err(error) => Err(ReadError::Broken(error)),
+    match (size > limit, parts.as_slice()) {
+        (true, _) => Err(ReadError::TooLarge(limit)),
+        (false, [only]) => Ok(only.clone()),
+        (false, parts) => Ok(parts.concat().into()),
     }
 }

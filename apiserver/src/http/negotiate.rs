@@ -63,14 +63,6 @@ impl Accepted {
     /// Content type of a response in this form.
     pub fn content_type(&self, watch: bool) -> String {
         let mut text = self.encoding.media_type().to_owned();
-        let (kind, v1) = match self.form {
-            Form::Object => ("", true),
-            Form::Table(v1) => ("Table", v1),
-            Form::Metadata(v1) => ("PartialObjectMetadata", v1),
-        };
-        if !kind.is_empty() {
-            text = format!("{text};as={kind};v={};g=meta.k8s.io", if v1 { "v1" } else { "v1beta1" });
-        }
         if watch && self.encoding == Encoding::Protobuf {
             text.push_str(";stream=watch");
         }
@@ -193,7 +185,7 @@ mod tests {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         let accepted = accept(&headers(kubectl), None, true).unwrap();
         assert_eq!(accepted.form, Form::Table(true));
-        assert_eq!(accepted.content_type(false), "application/json;as=Table;v=v1;g=meta.k8s.io");
+        assert_eq!(accepted.content_type(false), "application/json");
         assert_eq!(accept(&headers(kubectl), None, false).unwrap().form, Form::Object);
     }
 

@@ -109,8 +109,7 @@ async fn claim_address(
         return Ok(address);
     }
     if !cidr.contains(&address) {
-        let why = format!("failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. The range of valid IPs is {cidr}");
-        return refuse(why);
+        return refuse(format!("failed to allocate IP {address}: the provided network does not match the current range"));
     }
     if dry_run {
         return Ok(address);

@@ -80,6 +80,13 @@ pub fn fill_families(service: &mut Value, v6: bool) {
     {
         spec.insert("clusterIPs".into(), json!([address]));
     }
+    let selectorless = empty(spec.get("selector")) || spec.get("selector").is_some_and(|selector| selector == &json!({}));
+    let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
+    if headless && selectorless && empty(spec.get("ipFamilies")) && empty(spec.get("ipFamilyPolicy")) {
+        // Whoever makes the endpoints may make them of any family.
+        spec.insert("ipFamilies".into(), if v6 { json!(["IPv6", "IPv4"]) } else { json!(["IPv4", "IPv6"]) });
+        spec.insert("ipFamilyPolicy".into(), json!("RequireDualStack"));
+    }
     if empty(spec.get("ipFamilies")) {
         spec.insert("ipFamilies".into(), json!([if v6 { "IPv6" } else { "IPv4" }]));
     }
@@ -107,6 +114,12 @@ pub fn carry_over(new: &mut Value, old: &Value) {
                 spec.remove(field);
             }
         }
+    }
+    if ty(new) == "ClusterIP"
+        && new["spec"]["externalIPs"].as_array().is_none_or(Vec::is_empty)
+        && let Some(spec) = new["spec"].as_object_mut()
+    {
+        spec.remove("externalTrafficPolicy");
     }
     let had_ports = !ports_in_need(old).is_empty();
     if ports_in_need(new).is_empty() {

@@ -16,9 +16,8 @@ pub async fn bind(call: &Call, body: &[u8]) -> Answer {
     let mut info = call.info.clone();
     if info.name.is_empty() {
         info.name = meta::text(&binding, "name").to_owned();
-    } else if meta::text(&binding, "name") != info.name && !meta::text(&binding, "name").is_empty() {
-        let message = format!("name in URL does not match name in Binding object: {}", meta::text(&binding, "name"));
-        return Err(ApiError::BadRequest(message));
+    } else if meta::text(&binding, "name") != info.name {
+        return Err(ApiError::BadRequest("name in URL does not match name in Binding object".into()));
     }
     info.subresource = "binding".into();
     let mut pod_call = call.for_object(info);
@@ -26,7 +25,7 @@ pub async fn bind(call: &Call, body: &[u8]) -> Answer {
         pod_call.resource = pods.clone();
     }
     let make = |pod: &Value| bound(&pod_call, pod, &binding);
-    modify::modify(&pod_call, &make, Ownership::Update, dry_run).await?;
+    modify::modify(&pod_call, &make, Ownership::Server, dry_run).await?;
     let status = Status { code: 201, ..Status::success(Default::default()) };
     present::object(call, StatusCode::CREATED, &json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status.status, "code": 201,

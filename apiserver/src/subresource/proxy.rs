@@ -66,6 +66,11 @@ pub async fn relay(state: &Arc<State>, relay: Relay, parts: Parts, body: Body, i
     if relay != Relay::Kubelet && info.rest.is_empty() && !parts.uri.path().ends_with('/') && parts.method == Method::GET {
         return Ok(redirect_to_slash(&parts));
     }
+    if info.subresource == "log" && target::unassigned(state, info).await? {
+        let mut response = Response::new(body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(response);
+    }
     let plan = target::plan(state, relay, info, query, parts.uri.query()).await?;
     let dialer = match (plan.kubelet, &state.config.kubelet_client) {
         (true, Some(client)) => Dialer::new(Some((&client.certificate, &client.key)), client.ca.as_deref()),

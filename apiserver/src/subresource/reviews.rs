@@ -4,12 +4,13 @@ use http::StatusCode;
 use pintle_machinery::status::ApiError;
 
 use crate::auth::reviews;
-use crate::codec;
+use crate::{codec, managed};
 use crate::engine::{Answer, Call, present};
 
 /// Answers a review.
 pub fn answer(call: &Call, body: &[u8]) -> Answer {
-    let review = codec::decode_body(call, body)?;
+    let mut review = codec::decode_body(call, body)?;
+    managed::on_create(call, &mut review)?;
     let (auth, user) = (&call.state.auth, &call.user);
     let mut answer = match call.resource.name.as_str() {
         "subjectaccessreviews" => reviews::subject_access(&auth.authorizer, &review)?,

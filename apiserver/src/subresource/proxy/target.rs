@@ -107,6 +107,12 @@ async fn kubelet(state: &Arc<State>, info: &RequestInfo, query: &Query) -> Resul
     Ok(Plan { target, path: format!("/{base}/{}/{}/{container}{query}", info.namespace, info.name), kubelet: true })
 }
 
+/// The pod is on no node yet: there is nobody to ask for its log.
+pub async fn unassigned(state: &Arc<State>, info: &RequestInfo) -> Result<bool, ApiError> {
+    let pod = pod(state, &info.namespace, &info.name).await?;
+    Ok(pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty))
+}
+
 async fn assigned(state: &Arc<State>, pod: &str, node: &str) -> Result<Target, ApiError> {
     match node {
         "" => Err(ApiError::BadRequest(format!("pod {pod} does not have a host assigned"))),
