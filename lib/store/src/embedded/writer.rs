@@ -29,6 +29,9 @@ pub(super) struct Request {
     pub reply: oneshot::Sender<Result<Revision>>,
 }
 
+/// Somebody who waits, and what they will be told once it is durable.
+type Answer = (oneshot::Sender<Result<Revision>>, Result<Revision>);
+
 /// Writes that are committed together.
 struct Group {
     changes: Vec<Change>,
@@ -147,7 +150,7 @@ impl Writer {
         }
     }
 
-    fn decide(&self, requests: Vec<Request>) -> (Group, Vec<(oneshot::Sender<Result<Revision>>, Result<Revision>)>) {
+    fn decide(&self, requests: Vec<Request>) -> (Group, Vec<Answer>) {
         let state = self.state.read();
         let mut group = Group::new(state.revision());
         let decided = requests.into_iter().map(|r| (r.reply, group.add(&state, &r.write))).collect();
