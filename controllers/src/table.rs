@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::context::Context;
 use crate::{
-    deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, job, namespace, nodeipam, nodelifecycle,
-    podgc, replicaset, root_ca, serviceaccount, tainteviction, ttl,
+    daemonset, deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, job, namespace, nodeipam, nodelifecycle,
+    podgc, replicaset, root_ca, serviceaccount, statefulset, tainteviction, ttl,
 };
 
 /// One row of the table.
@@ -34,6 +34,8 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "deployment-controller" => deployment::run,
     "replicaset-controller" => replicaset::replicasets,
     "replicationcontroller-controller" => replicaset::replication_controllers,
+    "daemonset-controller" => daemonset::run,
+    "statefulset-controller" => statefulset::run,
     "endpoints-controller" => endpoints::run,
     "endpointslice-controller" => endpointslice::run,
     "endpointslice-mirroring-controller" => endpointslicemirroring::run,

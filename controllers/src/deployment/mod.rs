@@ -26,6 +26,7 @@ use crate::key::Key;
 use crate::retry::{gone_is_fine, is_already_exists, is_namespace_terminating, message};
 use crate::{claim, meta, pods, template};
 use plan::{Observed, Write};
+pub use sets::resolve;
 
 struct Controller {
     ctx: Context,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use pintle_client::cache::{Cache, Change};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::key::Key;
+use crate::node_match::tolerates;
 use crate::retry::gone_is_fine;
 use crate::{meta, pods};
 
@@ -71,23 +72,6 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
 fn no_execute(node: &Node) -> Vec<&Taint> {
     let taints = node.spec.as_ref().and_then(|s| s.taints.as_ref());
     taints.into_iter().flatten().filter(|t| t.effect == "NoExecute").collect()
-}
-
-/// True if the toleration is about the taint.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let empty = |s: &Option<String>| s.as_deref().unwrap_or_default().is_empty();
-    let value = |s: &Option<String>| s.as_deref().unwrap_or_default().to_owned();
-    if !empty(&toleration.effect) && toleration.effect.as_deref() != Some(taint.effect.as_str()) {
-        return false;
-    }
-    if !empty(&toleration.key) && toleration.key.as_deref() != Some(taint.key.as_str()) {
-        return false;
-    }
-    match toleration.operator.as_deref().unwrap_or("Equal") {
-        "Exists" => true,
-        "Equal" | "" => !empty(&toleration.key) && value(&toleration.value) == value(&taint.value),
-        _ => false,
-    }
 }
 
 /// When the pod has to go: the epoch for at once, `None` for never.
