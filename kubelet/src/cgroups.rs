@@ -48,13 +48,17 @@ impl Cgroups {
 
     /// Path of the pod's group below each hierarchy.
     fn path(&self, pod: &Pod) -> String {
-        let class = match spec::qos(pod) {
+        self.path_of(spec::qos(pod), spec::uid(pod))
+    }
+
+    fn path_of(&self, class: Qos, uid: &str) -> String {
+        let class = match class {
             Qos::Guaranteed => "",
             Qos::Burstable => "burstable/",
             Qos::BestEffort => "besteffort/",
         };
         let under = if self.root.is_empty() { String::new() } else { format!("{}/", self.root) };
-        format!("{under}kubepods/{class}pod{}", spec::uid(pod))
+        format!("{under}kubepods/{class}pod{uid}")
     }
 
     /// Makes the pod's group and sets its limits. With systemd the slice comes with the pod's first scope.
@@ -79,18 +83,21 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Removes the pod's group and what the runtime left below it; it may be gone already. A group with processes stays.
-    pub fn remove(&self, pod: &Pod) {
+    /// Removes the pod's group, of whatever class, and what the runtime left below it; it may be gone already. A group
+    /// with processes stays.
+    pub fn remove(&self, uid: &str) {
         if self.driver == CgroupDriver::Systemd {
             return;
         }
-        let path = self.path(pod);
         let mounts = match &self.hierarchy {
             Hierarchy::V1(mounts) => mounts.as_slice(),
             Hierarchy::V2(mount) => std::slice::from_ref(mount),
         };
-        for mount in mounts {
-            remove_tree(&mount.join(&path));
+        for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
+            let path = self.path_of(class, uid);
+            for mount in mounts {
+                remove_tree(&mount.join(&path));
+            }
         }
     }
 }

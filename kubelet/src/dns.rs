@@ -146,8 +146,8 @@ pub fn hosts_file(pod: &Pod, ips: &[String], hostname: &str, domain: &str) -> St
     const FIXED: [(&str, &str); 6] = [
         ("127.0.0.1", "localhost"),
         ("::1", "localhost ip6-localhost ip6-loopback"),
-        ("fe00::", "ip6-localnet"),
-        ("fe00::", "ip6-mcastprefix"),
+        ("fe00::0", "ip6-localnet"),
+        ("fe00::0", "ip6-mcastprefix"),
         ("fe00::1", "ip6-allnodes"),
         ("fe00::2", "ip6-allrouters"),
     ];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use parking_lot::Mutex;
@@ -16,9 +17,13 @@ use super::worker::{self, Handle, Message};
 use super::writer::Target;
 use crate::admission;
 use crate::shared::Shared;
+use crate::volumes;
 
 /// Time between two lists of the runtime.
 const RELIST: Duration = Duration::from_secs(1);
+
+/// Pause before the runtime's events are asked for again.
+const RETRY_EVENTS: Duration = Duration::from_secs(5);
 
 /// A pod on this node.
 #[derive(Clone)]
@@ -61,18 +66,59 @@ impl Manager {
         let mut refresh = tokio::time::interval(self.shared.config.sync_frequency);
         refresh.reset();
         let mut known: HashMap<String, Vec<Mark>> = HashMap::new();
+        let mut swept = false;
+        let events = tokio::spawn(self.clone().follow_events(shutdown.clone()));
         loop {
             tokio::select! {
-                () = shutdown.cancelled() => return,
+                () = shutdown.cancelled() => break,
                 change = changes.recv() => match change {
                     Some(change) => self.change(change),
-                    None => return,
+                    None => break,
                 },
                 _ = relist.tick() => match observe::list(&self.shared.cri).await {
-                    Ok(listing) => self.relisted(&mut known, listing),
+                    Ok(listing) => {
+                        self.relisted(&mut known, listing);
+                        if !std::mem::replace(&mut swept, true) {
+                            self.sweep().await;
+                        }
+                    }
                     Err(error) => tracing::debug!(%error, "runtime not listed"),
                 },
                 _ = refresh.tick() => self.tell_all(|| Message::Refresh),
+            }
+        }
+        events.abort();
+    }
+
+    /// Wakes workers by the runtime's own events, where it has them; the list stays the truth.
+    async fn follow_events(self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            match self.shared.cri.container_events().await {
+                Ok(mut events) => {
+                    while let Some(Ok(event)) = events.next().await {
+                        let sandbox = event.pod_sandbox_status.and_then(|s| s.metadata);
+                        self.tell(&sandbox.map(|m| m.uid).unwrap_or_default(), Message::Changed);
+                    }
+                }
+                Err(error) if error.is_unimplemented() => return,
+                Err(error) => tracing::debug!(%error, "no events from the runtime"),
+            }
+            tokio::time::sleep(RETRY_EVENTS).await;
+        }
+    }
+
+    /// Removes folders of pods that neither the API nor the runtime knows: what a crash left.
+    async fn sweep(&self) {
+        let folder = self.shared.config.root_dir.join("pods");
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let uid = entry.file_name().to_string_lossy().into_owned();
+            if self.entries.lock().contains_key(&uid) {
+                continue;
+            }
+            tracing::info!(uid, "removing the folder of a pod that is gone");
+            self.shared.cgroups.remove(&uid);
+            if let Err(error) = volumes::remove(entry.path()).await {
+                tracing::warn!(uid, %error, "folder not removed");
             }
         }
     }

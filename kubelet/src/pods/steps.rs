@@ -18,7 +18,9 @@ use crate::volumes::{self, Paths, mounts};
 
 /// A pod that could not be prepared is tried again after this time.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// So is one whose volumes are not there yet.
+/// So is one whose sandbox could not be made: mostly the pod network is not there yet.
+const RETRY_SANDBOX: SignedDuration = SignedDuration::from_secs(3);
+/// And one whose volumes are not there yet.
 const RETRY_VOLUMES: SignedDuration = SignedDuration::from_secs(2);
 
 /// What has happened; each is reported as soon as it has.
@@ -32,12 +34,15 @@ pub enum Progress {
     Sandbox,
     /// A sandbox was stopped.
     Stopped(String),
-    /// A container is about to be started again after it ended.
-    Restarting(String),
-    /// A container was started (and its postStart hook has run).
-    Started(String),
-    /// A container could not be started.
-    NotStarted(String, Failure),
+    /// An attempt to start a container is over.
+    Start {
+        /// Its name.
+        name: String,
+        /// It had ended before: the crash back-off grows.
+        crashed: bool,
+        /// Why it did not start; `None` if it did (and its postStart hook has run).
+        failure: Option<Failure>,
+    },
 }
 
 /// The work.
@@ -60,10 +65,8 @@ pub async fn run(shared: &Shared, mut job: Job, report: impl Fn(Progress)) {
             Action::StopSandbox { id } => stop_sandbox(shared, &job.pod, id, &report).await,
             Action::CreateSandbox { attempt } => create_sandbox(shared, &mut job, *attempt, &report).await,
             Action::Start { name, restart_count, crashed } => {
-                if *crashed {
-                    report(Progress::Restarting(name.clone()));
-                }
-                start(shared, &mut job, name, *restart_count, &report).await;
+                let failure = start(shared, &mut job, name, *restart_count, &report).await.err();
+                report(Progress::Start { name: name.clone(), crashed: *crashed, failure });
                 Ok(())
             }
             Action::Kill { .. } => Ok(()),
@@ -163,7 +166,7 @@ async fn create_sandbox(shared: &Shared, job: &mut Job, attempt: u32, report: &i
     let failed = |message: String| {
         let text = format!("Failed to create pod sandbox: {message}");
         shared.events.warning(&spec::reference(&job.pod), "FailedCreatePodSandBox", text);
-        failure("ContainerCreating", String::new(), RETRY)
+        failure("ContainerCreating", String::new(), RETRY_SANDBOX)
     };
     let config = sandbox_config(shared, &job.pod, attempt);
     std::fs::create_dir_all(&config.log_directory).map_err(|e| failed(e.to_string()))?;
@@ -191,17 +194,18 @@ impl NotStarted {
     }
 }
 
-async fn start(shared: &Shared, job: &mut Job, name: &str, restart_count: u32, report: &impl Fn(Progress)) {
-    let fail = |f: NotStarted| report(Progress::NotStarted(name.to_owned(), failure(f.reason, f.message, f.retry)));
-    if let Err(failure) = prepare(shared, job, report).await {
-        return report(Progress::NotStarted(name.to_owned(), failure));
-    }
+async fn start(
+    shared: &Shared,
+    job: &mut Job,
+    name: &str,
+    restart_count: u32,
+    report: &impl Fn(Progress),
+) -> Result<(), Failure> {
+    prepare(shared, job, report).await?;
     let pod = job.pod.clone();
-    let Some((kind, container)) = spec::container(&pod, name) else { return };
-    match start_container(shared, job, kind, &container, restart_count).await {
-        Ok(_) => report(Progress::Started(name.to_owned())),
-        Err(failure) => fail(failure),
-    }
+    let Some((kind, container)) = spec::container(&pod, name) else { return Ok(()) };
+    let started = start_container(shared, job, kind, &container, restart_count).await;
+    started.map_err(|f| failure(f.reason, f.message, f.retry))
 }
 
 async fn start_container(
@@ -210,7 +214,7 @@ async fn start_container(
     kind: Kind,
     container: &Container,
     restart_count: u32,
-) -> Result<String, NotStarted> {
+) -> Result<(), NotStarted> {
     let pod = &job.pod;
     let about = spec::container_reference(pod, kind, &container.name);
     let warn = |reason: &str, text: String| shared.events.warning(&about, reason, text);
@@ -260,7 +264,7 @@ async fn start_container(
             return Err(NotStarted { reason: "PostStartHookError", message, retry });
         }
     }
-    Ok(id)
+    Ok(())
 }
 
 async fn container_config(

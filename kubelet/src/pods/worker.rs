@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::memory::{Health, Memory};
+use super::memory::{Failure, Health, Memory};
 use super::model::{Record, RuntimePod};
 use super::plan::{self, Action, End, Plan, Termination, View, Waiting};
 use super::steps::{self, Progress};
@@ -261,26 +261,29 @@ impl Worker {
                 self.memory.stopped.insert(id);
                 true
             }
-            Progress::Restarting(name) => {
-                self.memory.containers.entry(name).or_default().crash.next(now);
-                false
-            }
-            Progress::Started(name) => {
-                let memory = self.memory.containers.entry(name.clone()).or_default();
-                memory.failure = None;
-                memory.pull = Default::default();
-                self.announced.remove(&name);
+            Progress::Start { name, crashed, failure } => {
+                self.started(name, crashed, failure, now);
                 true
             }
-            Progress::NotStarted(name, mut failure) => {
-                let memory = self.memory.containers.entry(name).or_default();
-                if failure.reason == "ErrImagePull" {
-                    memory.pull.next(now);
-                    failure.retry_at = now + memory.pull.delay();
-                }
-                memory.failure = Some(failure);
-                true
+        }
+    }
+
+    fn started(&mut self, name: String, crashed: bool, failure: Option<Failure>, now: Timestamp) {
+        if failure.is_none() {
+            self.announced.remove(&name);
+        }
+        let memory = self.memory.containers.entry(name).or_default();
+        if crashed {
+            memory.crash.next(now);
+        }
+        memory.failure = failure;
+        match &mut memory.failure {
+            None => memory.pull = Default::default(),
+            Some(failure) if failure.reason == "ErrImagePull" => {
+                memory.pull.next(now);
+                failure.retry_at = now + memory.pull.delay();
             }
+            Some(_) => {}
         }
     }
 
@@ -560,7 +563,7 @@ impl Worker {
             Ok(()) => {
                 self.cleaned = true;
                 self.paths = None;
-                self.shared.cgroups.remove(&self.pod);
+                self.shared.cgroups.remove(spec::uid(&self.pod));
                 self.shared.objects.forget(spec::uid(&self.pod));
             }
             Err(error) => {
@@ -580,5 +583,6 @@ impl Worker {
         }
         let logs = self.shared.config.pod_log_dir(spec::namespace(&self.pod), spec::name(&self.pod), &uid);
         let _ = tokio::fs::remove_dir_all(logs).await;
+        self.shared.cgroups.remove(&uid);
     }
 }

@@ -300,6 +300,20 @@ pub fn adoption<N>(lab: &Lab, node: N, start: impl FnOnce() -> N) -> N {
     list.args(["-a", &lab.socket(), "-n", "k8s.io", "containers", "ls", "-q"]);
     let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();
     assert_eq!(listed.lines().count(), 2, "one sandbox and one container: {listed}");
+    runtime_restart(lab, &before);
     delete(lab, "stays");
     node
+}
+
+/// containerd is killed and started again: containers keep running, new pods run.
+fn runtime_restart(lab: &Lab, before: &str) {
+    let pid = std::fs::read_to_string(lab.dir.join("containerd.pid")).unwrap();
+    crate::lab::run(std::process::Command::new("kill").args(["-9", pid.trim()]));
+    std::thread::sleep(SECONDS(2));
+    lab.start_containerd();
+    lab.create(&pod("after", "sleep 1000", "", ""));
+    lab.wait_field("pod/after", ".status.phase", "Running", SECONDS(30));
+    assert_eq!(lab.field("pod/stays", &format!("{CONTAINER}.containerID")), before);
+    assert_eq!(lab.field("pod/stays", &format!("{CONTAINER}.restartCount")), "0");
+    delete(lab, "after");
 }
