@@ -86,7 +86,7 @@ fn fixed(config: &Config) -> Vec<Value> {
         json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": {
-                "k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "Pintle DNS"}},
+                "k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "PintleDNS"}},
             "spec": {"clusterIP": dns, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")]}}),
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",

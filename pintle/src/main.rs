@@ -1,5 +1,6 @@
 //! The `pintle` binary: command line, processes, certificates and the wiring of the components. No component's logic.
 
+mod addons;
 mod agent;
 mod cli;
 mod components;

@@ -11,8 +11,10 @@ use crate::process::run;
 /// Address of an isolated node: on a link that leads nowhere.
 pub const ISOLATED_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 240, 1);
 
-/// The link that carries an isolated node's address.
-const DUMMY: &str = "pintle0";
+/// The link that carries an isolated node's address, and its other end, which stays in the same namespace. (A dummy link
+/// would do where the kernel has that type.)
+const LINK: &str = "pintle0";
+const LINK_END: &str = "pintle1";
 
 /// The address from which this machine would reach others, or the loopback address if it has no route. Nothing is sent.
 pub fn default_ip() -> IpAddr {
@@ -43,11 +45,12 @@ pub async fn ensure_namespace(paths: &Paths) -> anyhow::Result<()> {
         }
     };
     ip(&["link", "set", "lo", "up"]).await?;
-    ip(&["link", "add", DUMMY, "type", "dummy"]).await?;
+    ip(&["link", "add", LINK, "type", "veth", "peer", "name", LINK_END]).await?;
     let address = format!("{ISOLATED_NODE_IP}/24");
-    run("ip", &["-n", &name, "addr", "add", &address, "dev", DUMMY]).await?;
-    ip(&["link", "set", DUMMY, "up"]).await?;
-    ip(&["route", "add", "default", "dev", DUMMY]).await?;
+    run("ip", &["-n", &name, "addr", "add", &address, "dev", LINK]).await?;
+    ip(&["link", "set", LINK, "up"]).await?;
+    ip(&["link", "set", LINK_END, "up"]).await?;
+    ip(&["route", "add", "default", "dev", LINK]).await?;
     Ok(())
 }
 
@@ -91,9 +94,8 @@ pub fn write_cni(paths: &Paths, pod_cidr: &IpNet) -> anyhow::Result<()> {
     if std::fs::read(&file).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    let temporary = paths.root().join("cni/10-pintle.conflist.new");
-    std::fs::write(&temporary, text)?;
-    std::fs::rename(&temporary, &file).with_context(|| format!("writing {}", file.display()))
+    // Written in place: containerd 1.6 looks at writes in this directory, not at files that are moved into it.
+    std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
 }
 
 /// Routes another node's pod addresses through that node. Both must share a link.

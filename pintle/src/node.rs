@@ -107,7 +107,7 @@ pub async fn run_with(
         let shutdown = shutdown.clone();
         move || pintle_kubelet::run(kubelet.clone(), client.clone(), shutdown.clone())
     }));
-    parts.spawn(pod_network(paths.clone(), name(args), known, clients.kubelet.clone(), shutdown.clone()));
+    parts.spawn(pod_network(paths.clone(), name(args), known, clients.proxy.clone(), shutdown.clone()));
     let proxy = pintle_proxy::Config {
         table: paths.id(),
         cluster_cidrs: vec![network.cluster_cidr],

@@ -10,7 +10,8 @@ use anyhow::Context;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
-use pintle_apiserver::{ApiServer, UserInfo};
+use pintle_apiserver::ApiServer;
+use pintle_apiserver::access::UserInfo;
 use pintle_serving::http::Listener;
 use pintle_serving::tls::Tls;
 use pintle_store::Store;
@@ -146,7 +147,7 @@ fn apiserver_config(store: Arc<dyn Store>, pki: &ControlPlanePki, reach: &Reach)
 
 fn open_store(paths: &Paths, storage: Storage) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match storage {
-        Storage::Memory => Arc::new(pintle_store::memory::Memory::new()),
+        Storage::Memory => Arc::new(pintle_store::memory::Memory::new(Default::default())),
         Storage::Embedded => {
             let dir = paths.store();
             let store = pintle_store::embedded::Embedded::open(&dir, Default::default());
@@ -245,9 +246,9 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
             proxy: client_as(&server, "system:kube-proxy", &[]),
             dns: client_as(&server, "system:kube-proxy", &[]),
         };
-        let (paths, node, network, token) = (paths.clone(), args.node.clone(), args.network.clone(), components.clone());
+        let (home, node, plan, token) = (paths.clone(), args.node.clone(), args.network.clone(), components.clone());
         tasks.spawn(async move {
-            if let Err(error) = node::run_with(runtime, &paths, &node, &network, identity, clients, token).await {
+            if let Err(error) = node::run_with(runtime, &home, &node, &plan, identity, clients, token).await {
                 tracing::error!(error = format!("{error:#}"), "node ended");
             }
         });
@@ -338,12 +339,17 @@ async fn report(paths: &Paths, client: &Client, node: &str, network: &Network, s
         tracing::warn!(%error, "not known whether the node is ready");
     }
     status.node_ms = Some(millis(begin));
+    write_status(status, paths);
     while !addons::dns_answers(network).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     status.dns_ms = Some(millis(begin));
+    write_status(status, paths);
+    tracing::info!(node_ms = status.node_ms, dns_ms = status.dns_ms, "node ready, cluster DNS answers");
+}
+
+fn write_status(status: &Status, paths: &Paths) {
     if let Err(error) = status.write(paths) {
         tracing::warn!(%error, "status file not written");
     }
-    tracing::info!(node_ms = status.node_ms, dns_ms = status.dns_ms, "node ready, cluster DNS answers");
 }

@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::Queue;
 
+/// So many failures of a key in a row are reported as a warning, once.
+const LOUD_FAILURES: u32 = 8;
+
 /// What a reconciler wants next for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -52,7 +55,13 @@ where
                 }
             }
             Ok(Err(error)) => {
-                tracing::debug!(?key, error = format!("{error:#}"), "reconcile failed, will retry");
+                // Conflicts and stale caches are everyday; what goes on failing is worth a look.
+                let error = format!("{error:#}");
+                if queue.failures(&key) == LOUD_FAILURES {
+                    tracing::warn!(?key, error, "reconcile goes on failing, will retry");
+                } else {
+                    tracing::debug!(?key, error, "reconcile failed, will retry");
+                }
                 queue.done(&key);
                 queue.add_rate_limited(key);
             }
