@@ -22,6 +22,7 @@ pub mod health;
 pub mod http;
 pub mod internal;
 pub mod managed;
+pub mod metrics;
 pub mod openapi;
 pub mod pipeline;
 pub mod registry;
@@ -31,6 +32,7 @@ pub mod services;
 mod state;
 pub mod subresource;
 
+pub use access::UserInfo;
 pub use config::{Config, KubeletClient, StaticToken};
 pub use server::{ApiServer, ApiService};
 pub use state::State;

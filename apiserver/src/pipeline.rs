@@ -39,10 +39,12 @@ where
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), false).unwrap_or(Accepted::JSON);
     let head = parts.method == http::Method::HEAD;
+    let observed = state.metrics.start(&info);
     let mut response = match route(&state, parts, body, info, query).await {
         Ok(response) => response,
         Err(error) => failure(&state, &error, accepted),
     };
+    state.metrics.finish(observed, response.status().as_u16());
     let audit = uuid::Uuid::new_v4().to_string();
     if let Ok(value) = HeaderValue::from_str(&audit) {
         response.headers_mut().insert("audit-id", value);
@@ -223,6 +225,10 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         return Ok(response);
     }
     match path {
+        "/metrics" => {
+            let text = state.metrics.render(state);
+            Ok(present::bytes(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+        }
         "/.well-known/openid-configuration" => {
             let address = std::net::SocketAddr::new(state.config.advertise_address, state.config.advertise_port);
             let document = state.auth.issuer.discovery(&format!("https://{address}"));

@@ -13,6 +13,7 @@ use pintle_serving::tls::Tls;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::access::UserInfo;
 use crate::config::Config;
 use crate::http::body::{Body, BoxError};
 use crate::pipeline;
@@ -43,7 +44,12 @@ impl ApiServer {
 
     /// The service that answers requests: behind a listener, or called in this process.
     pub fn service(&self) -> ApiService {
-        ApiService { state: self.state.clone() }
+        ApiService { state: self.state.clone(), user: None }
+    }
+
+    /// The service for a component in this process: its requests are that user's and need no credentials.
+    pub fn service_as(&self, user: UserInfo) -> ApiService {
+        ApiService { state: self.state.clone(), user: Some(user) }
     }
 
     /// Serves the listeners until shutdown, then drains.
@@ -68,6 +74,7 @@ impl ApiServer {
 #[derive(Clone)]
 pub struct ApiService {
     state: Arc<State>,
+    user: Option<UserInfo>,
 }
 
 impl<B> Service<Request<B>> for ApiService
@@ -83,7 +90,10 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if let Some(user) = &self.user {
+            request.extensions_mut().insert(user.clone());
+        }
         let state = self.state.clone();
         Box::pin(async move { Ok(pipeline::handle(state, request).await) })
     }

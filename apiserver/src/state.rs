@@ -31,6 +31,8 @@ pub struct State {
     pub shutdown: CancellationToken,
     /// Prepared answers of discovery.
     pub discovery: crate::discovery::Discovery,
+    /// What has been counted.
+    pub metrics: crate::metrics::Metrics,
     /// OpenAPI documents.
     pub openapi: crate::openapi::OpenApi,
     /// Who may do what.
@@ -68,6 +70,7 @@ impl State {
             shutdown,
             discovery,
             index,
+            metrics: crate::metrics::Metrics::default(),
             openapi: crate::openapi::OpenApi::new(pintle_api::schema(), &resources),
             auth: Auth::new(&config, &resources)?,
             bootstrapped: watch::channel(false).0,

@@ -10,6 +10,7 @@ use pintle_machinery::status::ApiError;
 use serde_json::Value;
 use tracing::{info, warn};
 
+use crate::engine::modify;
 use crate::internal::{self, Address};
 use crate::services;
 use crate::state::State;
@@ -27,6 +28,10 @@ pub async fn run(state: Arc<State>) {
         match pass(&state, first).await {
             Ok(()) if first => {
                 first = false;
+                // Authorization reads the cache: it has to know the roles before anybody is told to come in.
+                if let Err(error) = state.caches.consistent().await {
+                    warn!(%error, "the cache is behind");
+                }
                 state.set_bootstrapped();
                 info!("the system's own objects are in place");
             }
@@ -53,6 +58,10 @@ async fn pass(state: &Arc<State>, first: bool) -> Result<(), ApiError> {
         }
         let at = Address::new("networking.k8s.io", "servicecidrs", "", "kubernetes");
         internal::ensure(state, at, objects::service_cidr(&state.config)).await?;
+        let mut ready = internal::call(state, "update", at)?;
+        ready.info.subresource = "status".into();
+        let make = |old: &Value| Ok(objects::ready_service_cidr(old));
+        modify::modify(&ready, &make, modify::Ownership::Update, false).await?;
         let at = Address::new("", "configmaps", "kube-system", "extension-apiserver-authentication");
         keep(state, at, objects::authentication_config(&state.config), "data").await?;
     }

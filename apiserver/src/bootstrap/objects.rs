@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::engine::meta;
 use crate::services::first_address;
 
 /// Namespaces of every cluster.
@@ -43,6 +44,18 @@ pub fn priority_classes() -> [(&'static str, Value); 2] {
 /// The range of Service addresses as an object.
 pub fn service_cidr(config: &Config) -> Value {
     json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [config.service_cidr.to_string()]}})
+}
+
+/// The same with a status that says that it is in use.
+pub fn ready_service_cidr(old: &Value) -> Value {
+    let mut new = old.clone();
+    let ready = old["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["type"] == "Ready");
+    if !ready {
+        let now = meta::timestamp(jiff::Timestamp::now());
+        new["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "",
+            "message": "Kubernetes default Service CIDR is ready", "lastTransitionTime": now}]);
+    }
+    new
 }
 
 /// What extension API servers need to authenticate their callers.

@@ -75,6 +75,8 @@ struct Published {
 #[derive(Debug)]
 pub struct Cursor {
     next: u64,
+    /// Changes up to here are not wanted, even if the cache has yet to hear of them.
+    after: Revision,
     changed: watch::Receiver<u64>,
 }
 
@@ -125,7 +127,7 @@ impl Cache {
     pub fn snapshot_and_cursor(&self) -> (Arc<Snapshot>, Revision, Cursor) {
         let published = self.published.read();
         let next = published.first + published.ring.len() as u64;
-        (published.snapshot.clone(), published.revision, Cursor { next, changed: self.changed.subscribe() })
+        (published.snapshot.clone(), published.revision, Cursor { next, after: published.revision, changed: self.changed.subscribe() })
     }
 
     /// A cursor at the first event after `revision`.
@@ -135,7 +137,7 @@ impl Cache {
             return Err(Lost::Forgotten(published.forgotten));
         }
         let skip = published.ring.partition_point(|event| event.revision <= revision);
-        Ok(Cursor { next: published.first + skip as u64, changed: self.changed.subscribe() })
+        Ok(Cursor { next: published.first + skip as u64, after: revision, changed: self.changed.subscribe() })
     }
 
     /// The events at a cursor, at most `limit`, and moves it behind them. Empty: none yet.
@@ -144,9 +146,16 @@ impl Cache {
         let Some(skip) = cursor.next.checked_sub(published.first) else {
             return Err(Lost::Forgotten(published.forgotten));
         };
-        let events: Vec<_> = published.ring.iter().skip(skip as usize).take(limit).cloned().collect();
+        let mut events: Vec<_> = published.ring.iter().skip(skip as usize).take(limit).cloned().collect();
         cursor.next += events.len() as u64;
+        events.retain(|event| event.revision > cursor.after);
         Ok(events)
+    }
+
+    /// There are no events at the cursor.
+    pub fn is_drained(&self, cursor: &Cursor) -> bool {
+        let published = self.published.read();
+        cursor.next >= published.first + published.ring.len() as u64
     }
 
     /// Replaces everything; watchers have to start anew.
@@ -243,6 +252,15 @@ mod tests {
         assert!(events[1].now.is_none() && events[1].before.is_some());
         assert_eq!(revisions(events), [5, 6]);
         assert_eq!(cache.snapshot().0.len(), 1);
+    }
+
+    #[test]
+    fn a_cursor_ahead_of_the_cache_skips_what_it_has_seen() {
+        let cache = Cache::new("/p/".into(), &Rules::NONE);
+        let mut cursor = cache.cursor_after(7).unwrap();
+        cache.apply(vec![put("a", 6), put("b", 7), put("c", 8)]);
+        let events = cache.events(&mut cursor, 10).unwrap();
+        assert_eq!(events.iter().map(|event| event.revision).collect::<Vec<_>>(), [8]);
     }
 
     #[test]

@@ -125,12 +125,26 @@ pub async fn write_new(
         }
         Err(pintle_store::Error::Exists { .. }) => {
             reservation.undo(call).await;
-            Err(ApiError::already_exists(&call.group_resource(), &name))
+            Err(taken(call, &key, &name).await)
         }
         Err(error) => {
             reservation.undo(call).await;
             Err(storage_error(error))
         }
+    }
+}
+
+/// The name is taken; by an object on its way out, if so.
+async fn taken(call: &Call, key: &str, name: &str) -> ApiError {
+    let error = ApiError::already_exists(&call.group_resource(), name);
+    let Ok(Some(kv)) = call.state.store.get(key).await else { return error };
+    match super::modify::Current::parse(kv) {
+        Ok(current) if meta::is_deleting(&current.value) => {
+            let mut status = error.status();
+            status.message = format!("object is being deleted: {}", status.message);
+            ApiError::Other(Box::new(status))
+        }
+        _ => error,
     }
 }
 

@@ -164,6 +164,9 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
             }
             (Ok(revision), _) => {
                 admission::released(call, &current.value).await;
+                if meta::is_deleting(&current.value) {
+                    meta::set(&mut current.value, "deletionGracePeriodSeconds", json!(0));
+                }
                 if revision > 0 {
                     meta::set(&mut current.value, "resourceVersion", json!(revision.to_string()));
                 }

@@ -132,7 +132,7 @@ impl Watcher {
             if !out.is_empty() {
                 return Some(out.into());
             }
-            if self.failed.is_some() {
+            if self.failed.is_some() || !self.drained {
                 continue;
             }
             let cursor = self.cursor.as_mut()?;
@@ -158,10 +158,13 @@ impl Watcher {
         if let Some(revision) = self.announce.take() {
             out.extend_from_slice(&self.bookmark_frame(revision, true));
         }
-        let Some(cursor) = self.cursor.as_mut() else { return out };
+        let Some(cursor) = self.cursor.as_mut() else {
+            self.drained = true;
+            return out;
+        };
         match self.cache.events(cursor, BATCH) {
             Ok(events) => {
-                self.drained = events.len() < BATCH;
+                self.drained = self.cache.is_drained(cursor);
                 for event in events {
                     self.event(&mut out, &event);
                 }

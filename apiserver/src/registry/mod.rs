@@ -12,6 +12,7 @@ mod core;
 mod fields;
 mod names;
 mod table;
+mod validate;
 mod value;
 
 use pintle_machinery::field_path::ErrorList;

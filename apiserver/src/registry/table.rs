@@ -2,7 +2,8 @@
 
 use super::apps::defaults as apps;
 use super::core::{defaults, pod_defaults, prepare};
-use super::{Rules, cells, columns, names};
+use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};
+use super::{Rules, cells, columns, names, validate};
 
 const NONE: Rules = Rules::NONE;
 /// Named after what the server shows of them only.
@@ -26,6 +27,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "pods",
         Rules {
+            validate_create: Some(validate::pod::create),
+            validate_update: Some(validate::pod::update),
             defaults: Some(pod_defaults::pod),
             prepare_create: Some(prepare::pod_create),
             prepare_update: Some(prepare::pod_update),
@@ -54,6 +57,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "replicationcontrollers",
         Rules {
+            validate_create: Some(validate::workload::replication_controller),
             defaults: Some(defaults::replication_controller),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
@@ -65,6 +69,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "services",
         Rules {
+            validate_create: Some(validate::network::service),
+            validate_update: Some(validate::network::service_update),
             defaults: Some(defaults::service),
             prepare_update: Some(prepare::service_update),
             validate_name: Some(names::label),
@@ -77,6 +83,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "nodes",
         Rules {
+            validate_create: Some(validate::config::node),
+            validate_update: Some(validate::config::node_update),
             defaults: Some(defaults::node),
             prepare_create: Some(prepare::keep_status),
             fields: &["spec.unschedulable"],
@@ -100,6 +108,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "events",
         Rules {
+            validate_create: Some(validate::config::event),
             fields: &[
                 "involvedObject.kind",
                 "involvedObject.namespace",
@@ -122,13 +131,23 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "secrets",
         Rules {
+            validate_create: Some(validate::config::secret),
+            validate_update: Some(validate::config::secret_update),
             defaults: Some(defaults::secret),
             prepare_update: Some(prepare::secret_update),
             fields: &["type"],
             ..shown(columns::SECRETS, cells::secrets)
         },
     ),
-    ("", "configmaps", shown(columns::CONFIGMAPS, cells::configmaps)),
+    (
+        "",
+        "configmaps",
+        Rules {
+            validate_create: Some(validate::config::config_map),
+            validate_update: Some(validate::config::config_map_update),
+            ..shown(columns::CONFIGMAPS, cells::configmaps)
+        },
+    ),
     ("", "serviceaccounts", shown(columns::SERVICEACCOUNTS, cells::name_and_age)),
     ("", "limitranges", Rules { defaults: Some(defaults::limit_range), ..NONE }),
     ("", "resourcequotas", shown(columns::RESOURCEQUOTAS, cells::resourcequotas)),
@@ -136,6 +155,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "persistentvolumes",
         Rules {
+            validate_create: Some(validate::storage::volume),
+            validate_update: Some(validate::storage::volume_update),
             defaults: Some(defaults::volume),
             prepare_create: Some(prepare::pending),
             ..shown(columns::PERSISTENTVOLUMES, cells::persistentvolumes)
@@ -145,6 +166,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "persistentvolumeclaims",
         Rules {
+            validate_create: Some(validate::storage::claim),
+            validate_update: Some(validate::storage::claim_update),
             defaults: Some(defaults::claim),
             prepare_create: Some(prepare::pending),
             ..shown(columns::PERSISTENTVOLUMECLAIMS, cells::persistentvolumeclaims)
@@ -153,12 +176,20 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         APPS,
         "deployments",
-        Rules { defaults: Some(apps::deployment), generation: true, ..shown(columns::DEPLOYMENTS, cells::deployments) },
+        Rules {
+            validate_create: Some(validate::workload::deployment),
+            validate_update: Some(validate::workload::deployment_update),
+            defaults: Some(apps::deployment),
+            generation: true,
+            ..shown(columns::DEPLOYMENTS, cells::deployments)
+        },
     ),
     (
         APPS,
         "replicasets",
         Rules {
+            validate_create: Some(validate::workload::replica_set),
+            validate_update: Some(validate::workload::replica_set_update),
             defaults: Some(apps::replica_set),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
@@ -169,12 +200,20 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         APPS,
         "daemonsets",
-        Rules { defaults: Some(apps::daemon_set), generation: true, ..shown(columns::DAEMONSETS, cells::daemonsets) },
+        Rules {
+            validate_create: Some(validate::workload::daemon_set),
+            validate_update: Some(validate::workload::daemon_set_update),
+            defaults: Some(apps::daemon_set),
+            generation: true,
+            ..shown(columns::DAEMONSETS, cells::daemonsets)
+        },
     ),
     (
         APPS,
         "statefulsets",
         Rules {
+            validate_create: Some(validate::workload::stateful_set),
+            validate_update: Some(validate::workload::stateful_set_update),
             defaults: Some(apps::stateful_set),
             generation: true,
             ..shown(columns::STATEFULSETS, cells::statefulsets)
@@ -185,6 +224,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "jobs",
         Rules {
+            validate_create: Some(validate::workload::job),
+            validate_update: Some(validate::workload::job_update),
             defaults: Some(apps::job),
             prepare_create: Some(prepare::job_create),
             fields: &["status.successful"],
@@ -197,6 +238,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "cronjobs",
         Rules {
+            validate_create: Some(validate::workload::cron_job),
+            validate_update: Some(validate::workload::cron_job_update),
             defaults: Some(apps::cron_job),
             validate_name: Some(names::cron_job),
             generation: true,
@@ -214,23 +257,41 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         "policy",
         "poddisruptionbudgets",
-        Rules { generation: true, ..shown(columns::PODDISRUPTIONBUDGETS, cells::poddisruptionbudgets) },
+        Rules {
+            validate_create: Some(validate::workload::budget),
+            validate_update: Some(validate::workload::budget_update),
+            generation: true,
+            ..shown(columns::PODDISRUPTIONBUDGETS, cells::poddisruptionbudgets)
+        },
     ),
     (
         "discovery.k8s.io",
         "endpointslices",
         Rules {
+            validate_create: Some(validate::network::endpoint_slice),
+            validate_update: Some(validate::network::endpoint_slice_update),
             defaults: Some(defaults::endpoint_slice),
             generation: true,
             ..shown(columns::ENDPOINTSLICES, cells::endpointslices)
         },
     ),
-    (NETWORK, "ingresses", Rules { generation: true, ..shown(columns::INGRESSES, cells::ingresses) }),
+    (
+        NETWORK,
+        "ingresses",
+        Rules {
+            validate_create: Some(validate::network::ingress),
+            validate_update: Some(validate::network::ingress_update),
+            generation: true,
+            ..shown(columns::INGRESSES, cells::ingresses)
+        },
+    ),
     (NETWORK, "ingressclasses", Rules { generation: true, ..shown(columns::INGRESSCLASSES, cells::ingressclasses) }),
     (
         NETWORK,
         "networkpolicies",
         Rules {
+            validate_create: Some(validate::network::network_policy),
+            validate_update: Some(validate::network::network_policy_update),
             defaults: Some(defaults::network_policy),
             generation: true,
             ..shown(columns::NETWORKPOLICIES, cells::networkpolicies)
@@ -242,11 +303,21 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules { validate_name: Some(names::ip_address), ..shown(columns::IPADDRESSES, cells::ipaddresses) },
     ),
     (NETWORK, "servicecidrs", shown(columns::SERVICECIDRS, cells::servicecidrs)),
-    ("coordination.k8s.io", "leases", shown(columns::LEASES, cells::leases)),
+    (
+        "coordination.k8s.io",
+        "leases",
+        Rules {
+            validate_create: Some(validate::config::lease),
+            validate_update: Some(validate::config::lease_update),
+            ..shown(columns::LEASES, cells::leases)
+        },
+    ),
     (
         "scheduling.k8s.io",
         "priorityclasses",
         Rules {
+            validate_create: Some(validate::config::priority_class),
+            validate_update: Some(validate::config::priority_class_update),
             defaults: Some(defaults::priority_class),
             generation: true,
             ..shown(columns::PRIORITYCLASSES, cells::priorityclasses)
@@ -266,12 +337,32 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "csidrivers",
         Rules { defaults: Some(defaults::csi_driver), ..shown(columns::CSIDRIVERS, cells::csidrivers) },
     ),
-    (RBAC, "roles", Rules { validate_name: Some(names::path_segment), ..NONE }),
-    (RBAC, "clusterroles", Rules { validate_name: Some(names::path_segment), ..NONE }),
+    (
+        RBAC,
+        "roles",
+        Rules {
+            validate_create: Some(validate::access::role),
+            validate_update: Some(validate::access::role_update),
+            validate_name: Some(names::path_segment),
+            ..NONE
+        },
+    ),
+    (
+        RBAC,
+        "clusterroles",
+        Rules {
+            validate_create: Some(validate::access::cluster_role),
+            validate_update: Some(validate::access::cluster_role_update),
+            validate_name: Some(names::path_segment),
+            ..NONE
+        },
+    ),
     (
         RBAC,
         "rolebindings",
         Rules {
+            validate_create: Some(validate::access::binding),
+            validate_update: Some(validate::access::binding_update),
             defaults: Some(defaults::binding),
             validate_name: Some(names::path_segment),
             ..shown(columns::ROLEBINDINGS, cells::rolebindings)
@@ -281,6 +372,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         RBAC,
         "clusterrolebindings",
         Rules {
+            validate_create: Some(validate::access::binding),
+            validate_update: Some(validate::access::binding_update),
             defaults: Some(defaults::binding),
             validate_name: Some(names::path_segment),
             ..shown(columns::CLUSTERROLEBINDINGS, cells::rolebindings)
@@ -365,5 +458,3 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         },
     ),
 ];
-
-use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};

@@ -26,10 +26,31 @@ pub async fn evict(call: &Call, body: &[u8]) -> Answer {
     if !ignores_budgets(&pod) {
         check_budgets(call, &pod, options.dry_run).await?;
     }
+    if !options.dry_run && meta::finalizers(&pod).is_empty() && !meta::is_deleting(&pod) {
+        mark(call).await?;
+    }
     delete::delete_object(call, &options).await?;
     let status = Status { code: 201, ..Status::failure(201, "", "") };
     let value = json!({"kind": status.kind, "apiVersion": status.api_version, "metadata": {}, "status": "Success", "code": 201});
     present::object(call, StatusCode::CREATED, &value)
+}
+
+/// Says in the pod's status why it goes.
+async fn mark(call: &Call) -> Result<(), ApiError> {
+    let at = Address::new("", "pods", &call.info.namespace, &call.info.name);
+    let mut status_call = internal::call(&call.state, "update", at)?;
+    status_call.info.subresource = "status".into();
+    let make = |old: &Value| {
+        let mut new = old.clone();
+        let mut conditions = old["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.retain(|condition| condition["type"] != "DisruptionTarget");
+        conditions.push(json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null,
+            "lastTransitionTime": meta::timestamp(call.now)}));
+        new["status"]["conditions"] = json!(conditions);
+        Ok(new)
+    };
+    modify::modify(&status_call, &make, modify::Ownership::Update, false).await.map(drop)
 }
 
 fn options(call: &Call, eviction: &Value) -> Result<DeleteOptions, ApiError> {

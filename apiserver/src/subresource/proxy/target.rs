@@ -115,6 +115,7 @@ pub async fn unassigned(state: &Arc<State>, info: &RequestInfo) -> Result<bool, 
 
 async fn assigned(state: &Arc<State>, pod: &str, node: &str) -> Result<Target, ApiError> {
     match node {
+        // As upstream has it, the error is about the pod.
         "" => Err(ApiError::BadRequest(format!("pod {pod} does not have a host assigned"))),
         node => node_target(state, node).await,
     }

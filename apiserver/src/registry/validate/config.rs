@@ -1,0 +1,225 @@
+//! Errors of ConfigMaps, Secrets and the cluster's own kinds.
+
+use pintle_machinery::codec::scalar::decode_base64;
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::{CIDR, IMMUTABLE, is_cidr, one_of, unchanged};
+use crate::registry::Context;
+use crate::registry::value::{at, entries, has, items, text};
+
+/// The most bytes that a ConfigMap or Secret holds.
+const LIMIT: usize = 1024 * 1024;
+const FROZEN: &str = "field is immutable when `immutable` is set";
+
+fn decoded(value: &Value) -> Vec<u8> {
+    decode_base64(value.as_str().unwrap_or_default()).unwrap_or_default()
+}
+
+/// ConfigMap.
+pub fn config_map(_context: &Context<'_>, map: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let mut size = 0;
+    for (key, value) in entries(map, "data") {
+        let path = Path::new("data").key(key);
+        errors.invalid_each(&path, key, names::config_key(key));
+        if at(map, "binaryData").get(key).is_some() {
+            errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
+        }
+        size += value.as_str().map_or(0, str::len);
+    }
+    for (key, value) in entries(map, "binaryData") {
+        errors.invalid_each(&Path::new("binaryData").key(key), key, names::config_key(key));
+        size += decoded(value).len();
+    }
+    if size > LIMIT {
+        errors.too_long(&Path::root(), LIMIT);
+    }
+    errors
+}
+
+/// An update of a ConfigMap.
+pub fn config_map_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    frozen(&mut errors, new, old, &["data", "binaryData"]);
+    errors.extend(config_map(context, new));
+    errors
+}
+
+fn frozen(errors: &mut ErrorList, new: &Value, old: &Value, fields: &[&str]) {
+    if old["immutable"] != true {
+        return;
+    }
+    if new["immutable"] != true {
+        errors.forbidden(&Path::new("immutable"), FROZEN);
+    }
+    for field in fields.iter().filter(|field| at(new, field) != at(old, field)) {
+        errors.forbidden(&Path::new(field), FROZEN);
+    }
+}
+
+/// Secret.
+pub fn secret(_context: &Context<'_>, secret: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("data");
+    let mut size = 0;
+    for (key, value) in entries(secret, "data") {
+        errors.invalid_each(&path.key(key), key, names::config_key(key));
+        size += decoded(value).len();
+    }
+    if size > LIMIT {
+        errors.too_long(&path, LIMIT);
+    }
+    let data = at(secret, "data");
+    let required: &[&str] = match text(secret, "type") {
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        _ => &[],
+    };
+    for key in required {
+        match data.get(*key) {
+            None => errors.required(&path.key(key), ""),
+            Some(value) if key.starts_with(".docker") => {
+                if serde_json::from_slice::<Value>(&decoded(value)).is_err() {
+                    let detail = "invalid character looking for beginning of value";
+                    errors.invalid(&path.key(key), "<secret contents redacted>", detail);
+                }
+            }
+            Some(value) if *key == "ssh-privatekey" && decoded(value).is_empty() => errors.required(&path.key(key), ""),
+            Some(_) => {}
+        }
+    }
+    match text(secret, "type") {
+        "kubernetes.io/basic-auth" if data.get("username").is_none() && data.get("password").is_none() => {
+            errors.required(&path.key("username"), "");
+            errors.required(&path.key("password"), "");
+        }
+        "kubernetes.io/service-account-token" => {
+            let annotations = at(secret, "metadata.annotations");
+            let key = "kubernetes.io/service-account.name";
+            if annotations.get(key).and_then(Value::as_str).unwrap_or_default().is_empty() {
+                errors.required(&Path::new("metadata").child("annotations").key(key), "");
+            }
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// An update of a Secret.
+pub fn secret_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if text(new, "type") != text(old, "type") {
+        errors.invalid(&Path::new("type"), text(new, "type"), IMMUTABLE);
+    }
+    frozen(&mut errors, new, old, &["data"]);
+    errors.extend(secret(context, new));
+    errors
+}
+
+/// Node.
+pub fn node(_context: &Context<'_>, node: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    for (index, taint) in items(node, "spec.taints").iter().enumerate() {
+        let path = Path::new("metadata").child("taints").index(index);
+        let key = text(taint, "key");
+        errors.invalid_each(&path.child("key"), key, names::label_key(key));
+        let value = text(taint, "value");
+        errors.invalid_each(&path.child("value"), value, names::label_value(value));
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        match text(taint, "effect") {
+            "" => errors.required(&path.child("effect"), ""),
+            effect => one_of(&mut errors, &path.child("effect"), effect, &effects),
+        }
+    }
+    for (index, range) in items(node, "spec.podCIDRs").iter().enumerate() {
+        let range = range.as_str().unwrap_or_default();
+        if !is_cidr(range) {
+            errors.invalid(&Path::new("spec").child("podCIDRs").index(index), range, CIDR);
+        }
+    }
+    errors
+}
+
+/// An update of a Node: its ranges and provider are settled once.
+pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = node(context, new);
+    let path = Path::new("spec");
+    let before = at(old, "spec.podCIDRs");
+    if !before.is_null() && at(new, "spec.podCIDRs") != before {
+        errors.forbidden(&path.child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
+    }
+    let before = text(old, "spec.providerID");
+    if !before.is_empty() && text(new, "spec.providerID") != before {
+        errors.forbidden(&path.child("providerID"), "node updates may not change providerID except from \"\" to valid");
+    }
+    errors
+}
+
+/// Event.
+pub fn event(_context: &Context<'_>, event: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let about = if has(event, "involvedObject") { "involvedObject" } else { "regarding" };
+    let namespace = text(at(event, about), "namespace");
+    let own = text(event, "metadata.namespace");
+    if (!namespace.is_empty() && namespace != own) || (namespace.is_empty() && own != "default") {
+        let path = Path::new("involvedObject").child("namespace");
+        errors.invalid(&path, namespace, "does not match event.namespace");
+    }
+    errors
+}
+
+/// Lease.
+pub fn lease(_context: &Context<'_>, lease: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(lease, "spec");
+    if let Some(seconds) = at(spec, "leaseDurationSeconds").as_i64().filter(|seconds| *seconds <= 0) {
+        errors.invalid(&path.child("leaseDurationSeconds"), seconds, "must be greater than 0");
+    }
+    super::not_negative(&mut errors, spec, &path, &["leaseTransitions"]);
+    errors
+}
+
+/// An update of a Lease.
+pub fn lease_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    lease(context, new)
+}
+
+/// PriorityClass.
+pub fn priority_class(_context: &Context<'_>, class: &Value) -> ErrorList {
+    const HIGHEST: i64 = 1_000_000_000;
+    const SYSTEM: [(&str, i64); 2] =
+        [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+    let mut errors = ErrorList::new();
+    let name = text(class, "metadata.name");
+    let value = class["value"].as_i64().unwrap_or_default();
+    if name.starts_with("system-") {
+        let known = SYSTEM.iter().find(|(known, _)| *known == name);
+        if known.is_none_or(|(_, expected)| *expected != value) {
+            let detail = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+            );
+            errors.forbidden(&Path::new("metadata").child("name"), detail);
+        }
+    } else if value > HIGHEST {
+        let detail = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+        errors.forbidden(&Path::new("value"), detail);
+    }
+    let policy = text(class, "preemptionPolicy");
+    one_of(&mut errors, &Path::new("preemptionPolicy"), policy, &["Never", "PreemptLowerPriority"]);
+    errors
+}
+
+/// An update of a PriorityClass: what it stands for stays.
+pub fn priority_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if new["value"] != old["value"] {
+        errors.forbidden(&Path::new("value"), "may not be changed in an update.");
+    }
+    unchanged(&mut errors, &Path::new("preemptionPolicy"), &new["preemptionPolicy"], &old["preemptionPolicy"]);
+    errors
+}

@@ -1,0 +1,283 @@
+//! Errors of containers.
+
+use std::collections::HashSet;
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use pintle_machinery::quantity::Quantity;
+use serde_json::Value;
+
+use super::{NOT_NEGATIVE, one_of, port};
+use crate::registry::value::{at, entries, has, int, items, text};
+
+const ENV_SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+
+/// All containers of one list; `taken` are the names of those in the lists before.
+pub fn all(errors: &mut ErrorList, list: &[Value], path: &Path, taken: &mut HashSet<String>, volumes: &HashSet<&str>) {
+    for (index, container) in list.iter().enumerate() {
+        let path = path.index(index);
+        one(errors, container, &path, volumes);
+        let name = text(container, "name");
+        if !name.is_empty() && !taken.insert(name.to_owned()) {
+            errors.duplicate(&path.child("name"), name);
+        }
+        let init = !matches!(text(container, "restartPolicy"), "Always") && is_init(&path);
+        if !init {
+            probes(errors, container, &path);
+        }
+    }
+}
+
+fn is_init(path: &Path) -> bool {
+    path.to_string().contains("initContainers")
+}
+
+fn one(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet<&str>) {
+    match text(container, "name") {
+        "" => errors.required(&path.child("name"), ""),
+        name => errors.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
+    }
+    let image = text(container, "image");
+    if image.is_empty() {
+        errors.required(&path.child("image"), "");
+    } else if image.trim() != image {
+        errors.invalid(&path.child("image"), image, "must not have leading or trailing whitespace");
+    }
+    let policy = text(container, "terminationMessagePolicy");
+    one_of(errors, &path.child("terminationMessagePolicy"), policy, &["File", "FallbackToLogsOnError"]);
+    ports(errors, container, &path.child("ports"));
+    environment(errors, container, path);
+    mounts(errors, container, &path.child("volumeMounts"), volumes);
+    let policy = text(container, "imagePullPolicy");
+    one_of(errors, &path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
+    resources(errors, at(container, "resources"), &path.child("resources"));
+}
+
+fn ports(errors: &mut ErrorList, container: &Value, path: &Path) {
+    let mut taken = HashSet::new();
+    for (index, item) in items(container, "ports").iter().enumerate() {
+        let path = path.index(index);
+        let name = text(item, "name");
+        if !name.is_empty() {
+            let faults = names::port_name(name);
+            if faults.is_empty() && !taken.insert(name) {
+                errors.duplicate(&path.child("name"), name);
+            }
+            errors.invalid_each(&path.child("name"), name, faults);
+        }
+        match int(item, "containerPort") {
+            0 => errors.required(&path.child("containerPort"), ""),
+            number => port(errors, &path.child("containerPort"), &number.into()),
+        }
+        if int(item, "hostPort") != 0 {
+            port(errors, &path.child("hostPort"), &item["hostPort"]);
+        }
+        one_of(errors, &path.child("protocol"), text(item, "protocol"), &["SCTP", "TCP", "UDP"]);
+    }
+}
+
+fn environment(errors: &mut ErrorList, container: &Value, path: &Path) {
+    for (index, variable) in items(container, "env").iter().enumerate() {
+        let path = path.child("env").index(index);
+        match text(variable, "name") {
+            "" => errors.required(&path.child("name"), ""),
+            name => errors.invalid_each(&path.child("name"), name, names::env_var(name)),
+        }
+        if has(variable, "valueFrom") {
+            env_source(errors, variable, &path.child("valueFrom"));
+        }
+    }
+    for (index, source) in items(container, "envFrom").iter().enumerate() {
+        let path = path.child("envFrom").index(index);
+        match (has(source, "configMapRef"), has(source, "secretRef")) {
+            (false, false) => errors.invalid(&path, "", "must specify one of: `configMapRef` or `secretRef`"),
+            (true, true) => errors.invalid(&path, "", "may not have more than one field specified at a time"),
+            _ => {}
+        }
+        for field in ["configMapRef", "secretRef"].into_iter().filter(|field| has(source, field)) {
+            if text(&source[field], "name").is_empty() {
+                errors.required(&path.child(field).child("name"), "");
+            }
+        }
+    }
+}
+
+fn env_source(errors: &mut ErrorList, variable: &Value, path: &Path) {
+    let source = &variable["valueFrom"];
+    let given: Vec<&str> = ENV_SOURCES.into_iter().filter(|field| has(source, field)).collect();
+    for field in &given {
+        let path = path.child(field);
+        let reference = &source[*field];
+        match *field {
+            "fieldRef" => {
+                let field = text(reference, "fieldPath");
+                if field.is_empty() {
+                    errors.required(&path.child("fieldPath"), "");
+                } else if !known_field(field) {
+                    let detail = format!("error converting fieldPath: field label not supported: {field}");
+                    errors.invalid(&path.child("fieldPath"), field, detail);
+                }
+            }
+            "resourceFieldRef" if text(reference, "resource").is_empty() => {
+                errors.required(&path.child("resource"), "");
+            }
+            "configMapKeyRef" | "secretKeyRef" => {
+                for part in ["name", "key"].into_iter().filter(|part| text(reference, part).is_empty()) {
+                    errors.required(&path.child(part), "");
+                }
+            }
+            _ => {}
+        }
+    }
+    match given.len() {
+        0 => {
+            let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+            errors.invalid(path, "", detail);
+        }
+        1 if !text(variable, "value").is_empty() => {
+            errors.invalid(path, "", "may not be specified when `value` is not empty");
+        }
+        1 => {}
+        _ => errors.invalid(path, "", "may not have more than one field specified at a time"),
+    }
+}
+
+fn known_field(field: &str) -> bool {
+    const FIELDS: [&str; 9] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
+    let keyed = ["metadata.labels['", "metadata.annotations['"];
+    FIELDS.contains(&field) || keyed.iter().any(|prefix| field.starts_with(prefix) && field.ends_with("']"))
+}
+
+fn mounts(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet<&str>) {
+    let mut taken = HashSet::new();
+    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+        let path = path.index(index);
+        let name = text(mount, "name");
+        if name.is_empty() {
+            errors.required(&path.child("name"), "");
+        }
+        if !volumes.contains(name) {
+            errors.not_found(&path.child("name"), name);
+        }
+        let place = text(mount, "mountPath");
+        if place.is_empty() {
+            errors.required(&path.child("mountPath"), "");
+        }
+        if !taken.insert(place) {
+            errors.invalid(&path.child("mountPath"), place, "must be unique");
+        }
+        let sub_path = text(mount, "subPath");
+        if sub_path.starts_with('/') {
+            errors.invalid(&path.child("subPath"), sub_path, "must be a relative path");
+        } else if sub_path.split('/').any(|part| part == "..") {
+            errors.invalid(&path.child("subPath"), sub_path, "must not contain '..'");
+        }
+    }
+}
+
+fn amount(value: &Value) -> Option<Quantity> {
+    value.as_str().and_then(|text| text.parse().ok())
+}
+
+/// Limits and requests of a container or a pod.
+pub fn resources(errors: &mut ErrorList, resources: &Value, path: &Path) {
+    for list in ["limits", "requests"] {
+        for (name, value) in entries(resources, list) {
+            let path_of = path.child(list).key(name);
+            resource_name(errors, &path_of, name);
+            if amount(value).is_some_and(|amount| amount.sign() < 0) {
+                errors.invalid(&path_of, value.clone(), NOT_NEGATIVE);
+            }
+            if list == "requests" {
+                not_above_limit(errors, resources, name, value, &path.child("requests"));
+            }
+        }
+    }
+}
+
+fn not_above_limit(errors: &mut ErrorList, resources: &Value, name: &str, request: &Value, path: &Path) {
+    let limit = at(resources, "limits").get(name);
+    let Some((limit, wanted)) = limit.and_then(amount).zip(amount(request)) else { return };
+    if wanted > limit {
+        errors.invalid(path, wanted.to_string(), format!("must be less than or equal to {name} limit of {limit}"));
+    } else if name.starts_with("hugepages-") && wanted != limit {
+        errors.invalid(path, wanted.to_string(), format!("must be equal to {name} limit of {limit}"));
+    }
+}
+
+fn resource_name(errors: &mut ErrorList, path: &Path, name: &str) {
+    errors.invalid_each(path, name, names::qualified(name));
+    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if !name.contains('/') && !standard {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+        errors.invalid(path, name, "must be a standard resource for containers");
+    }
+}
+
+fn probes(errors: &mut ErrorList, container: &Value, path: &Path) {
+    for hook in ["postStart", "preStop"] {
+        let handler = at(container, "lifecycle").get(hook).unwrap_or(&Value::Null);
+        if !handler.is_null() {
+            self::handler(errors, handler, &path.child("lifecycle").child(hook));
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let probe = at(container, name);
+        if probe.is_null() {
+            continue;
+        }
+        let path = path.child(name);
+        handler(errors, probe, &path);
+        let fields = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
+        super::not_negative(errors, probe, &path, &fields);
+        if name != "readinessProbe" && int(probe, "successThreshold") != 1 {
+            errors.invalid(&path.child("successThreshold"), int(probe, "successThreshold"), "must be 1");
+        }
+    }
+}
+
+fn handler(errors: &mut ErrorList, handler: &Value, path: &Path) {
+    let mut given = 0;
+    for kind in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"] {
+        let action = at(handler, kind);
+        if action.is_null() {
+            continue;
+        }
+        let path = path.child(kind);
+        given += 1;
+        if given > 1 {
+            errors.forbidden(&path, "may not specify more than 1 handler type");
+            continue;
+        }
+        match kind {
+            "exec" if items(action, "command").is_empty() => errors.required(&path.child("command"), ""),
+            "httpGet" => {
+                if text(action, "path").is_empty() {
+                    errors.required(&path.child("path"), "");
+                }
+                port(errors, &path.child("port"), at(action, "port"));
+                one_of(errors, &path.child("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
+                for (index, header) in items(action, "httpHeaders").iter().enumerate() {
+                    let name = text(header, "name");
+                    let path = path.child("httpHeaders").index(index).child("name");
+                    errors.invalid_each(&path, name, names::http_header(name));
+                }
+            }
+            "tcpSocket" | "grpc" => port(errors, &path.child("port"), at(action, "port")),
+            _ => {}
+        }
+    }
+    if given == 0 {
+        errors.required(path, "must specify a handler type");
+    }
+}

@@ -1,0 +1,97 @@
+//! Errors of objects, with upstream's field paths and words. Pure functions over the object, one module a family.
+
+pub mod access;
+pub mod config;
+mod containers;
+pub mod network;
+pub mod pod;
+pub mod storage;
+pub mod workload;
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::value::{at, entries, text};
+
+const IMMUTABLE: &str = "field is immutable";
+const IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// A field that must be one of a few words; empty is missing.
+fn one_of(errors: &mut ErrorList, path: &Path, value: &str, allowed: &[&str]) {
+    if !allowed.contains(&value) {
+        errors.not_supported(path, value, allowed);
+    }
+}
+
+/// Numbers that may be absent but not negative.
+fn not_negative(errors: &mut ErrorList, object: &Value, path: &Path, fields: &[&str]) {
+    for field in fields {
+        if let Some(number) = at(object, field).as_i64().filter(|number| *number < 0) {
+            errors.invalid(&path.child(field), number, NOT_NEGATIVE);
+        }
+    }
+}
+
+/// Labels and their values, all reported at one path.
+fn labels(errors: &mut ErrorList, path: &Path, object: &Value, field: &str) {
+    for (key, value) in entries(object, field) {
+        errors.invalid_each(path, key, names::label_key(key));
+        let value = value.as_str().unwrap_or_default();
+        errors.invalid_each(path, value, names::label_value(value));
+    }
+}
+
+/// A field that an update leaves alone.
+fn unchanged(errors: &mut ErrorList, path: &Path, new: &Value, old: &Value) {
+    if new != old {
+        errors.invalid(path, new.clone(), IMMUTABLE);
+    }
+}
+
+/// The port of a probe or target: a number or a name.
+fn port(errors: &mut ErrorList, path: &Path, value: &Value) {
+    match value {
+        Value::String(name) => errors.invalid_each(path, name, names::port_name(name)),
+        value => {
+            let number = value.as_i64().unwrap_or_default();
+            if let Some(detail) = names::port_number(number) {
+                errors.invalid(path, number, detail);
+            }
+        }
+    }
+}
+
+fn is_ip(text: &str) -> bool {
+    text.parse::<std::net::IpAddr>().is_ok()
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((ip, bits)) = text.split_once('/') else { return false };
+    let Ok(ip) = ip.parse::<std::net::IpAddr>() else { return false };
+    bits.parse::<u8>().is_ok_and(|bits| bits <= if ip.is_ipv4() { 32 } else { 128 })
+}
+
+/// A LabelSelector.
+fn label_selector(errors: &mut ErrorList, path: &Path, selector: &Value) {
+    labels(errors, &path.child("matchLabels"), selector, "matchLabels");
+    for (index, expression) in super::value::items(selector, "matchExpressions").iter().enumerate() {
+        let path = path.child("matchExpressions").index(index);
+        let values = !super::value::items(expression, "values").is_empty();
+        match text(expression, "operator") {
+            "In" | "NotIn" if !values => {
+                errors.required(&path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if values => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&path.child("values"), detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        errors.invalid_each(&path.child("key"), key, names::label_key(key));
+    }
+}

@@ -1,0 +1,328 @@
+//! Errors of workloads.
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::selector::label::Selector;
+use serde_json::{Value, json};
+
+use super::{label_selector, not_negative, one_of, pod, unchanged};
+use crate::registry::Context;
+use crate::registry::value::{at, has, int, items, text};
+
+/// Counts of the spec that mayn't be negative.
+const COUNTS: [&str; 3] = ["replicas", "minReadySeconds", "revisionHistoryLimit"];
+
+/// Selector and template of a workload whose pods always restart.
+fn selected_template(errors: &mut ErrorList, object: &Value, kind: &str) {
+    let path = Path::new("spec");
+    let selector = at(object, "spec.selector");
+    if selector.is_null() {
+        errors.required(&path.child("selector"), "");
+    } else {
+        label_selector(errors, &path.child("selector"), selector);
+        let empty = Selector::from_object(Some(selector)).is_ok_and(|selector| selector.is_everything());
+        if empty {
+            errors.invalid(&path.child("selector"), selector.clone(), format!("empty selector is invalid for {kind}"));
+        }
+    }
+    template(errors, object, selector);
+}
+
+fn template(errors: &mut ErrorList, object: &Value, selector: &Value) {
+    let path = Path::new("spec").child("template");
+    let labels = at(object, "spec.template.metadata.labels");
+    let matches = match Selector::from_object(Some(selector).filter(|selector| !selector.is_null())) {
+        Ok(selector) => selector.is_everything() || selector.matches(&labels.as_object()),
+        Err(_) => true,
+    };
+    if !matches {
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.child("metadata").child("labels"), labels.clone(), detail);
+    }
+    pod::template(errors, at(object, "spec.template"), &path);
+    let restart = text(object, "spec.template.spec.restartPolicy");
+    if matches!(restart, "OnFailure" | "Never") {
+        errors.not_supported(&path.child("spec").child("restartPolicy"), restart, &["Always"]);
+    }
+    if has(object, "spec.template.spec.activeDeadlineSeconds") {
+        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        errors.forbidden(&path.child("spec").child("activeDeadlineSeconds"), detail);
+    }
+}
+
+/// Deployment.
+pub fn deployment(_context: &Context<'_>, deployment: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(deployment, "spec");
+    not_negative(&mut errors, spec, &path, &["replicas"]);
+    selected_template(&mut errors, deployment, "deployment");
+    let strategy = at(spec, "strategy");
+    let at_strategy = path.child("strategy");
+    match text(strategy, "type") {
+        "Recreate" if has(strategy, "rollingUpdate") => {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            errors.forbidden(&at_strategy.child("rollingUpdate"), detail);
+        }
+        "RollingUpdate" => rolling(&mut errors, at(strategy, "rollingUpdate"), &at_strategy.child("rollingUpdate")),
+        "Recreate" => {}
+        other => {
+            let value = json!({"Type": other, "RollingUpdate": null});
+            errors.not_supported(&at_strategy, value, &["Recreate", "RollingUpdate"]);
+        }
+    }
+    not_negative(&mut errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
+    let (deadline, ready) = (at(spec, "progressDeadlineSeconds").as_i64(), int(spec, "minReadySeconds"));
+    if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready && ready >= 0) {
+        errors.invalid(&path.child("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds");
+    }
+    errors
+}
+
+fn rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
+    for field in ["maxUnavailable", "maxSurge"] {
+        count_or_percent(errors, at(rolling, field), &path.child(field));
+    }
+    let zero = |field: &str| {
+        matches!(at(rolling, field), Value::Null) || at(rolling, field) == 0 || at(rolling, field) == "0%"
+    };
+    if zero("maxUnavailable") && zero("maxSurge") {
+        let value = at(rolling, "maxUnavailable").clone();
+        errors.invalid(&path.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
+    }
+}
+
+/// A count or a percentage.
+pub fn count_or_percent(errors: &mut ErrorList, value: &Value, path: &Path) {
+    match value {
+        Value::String(text) => {
+            let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty());
+            if !digits.is_some_and(|digits| digits.bytes().all(|c| c.is_ascii_digit())) {
+                let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+                errors.invalid(path, text.as_str(), detail);
+            }
+        }
+        value => {
+            if let Some(number) = value.as_i64().filter(|number| *number < 0) {
+                errors.invalid(path, number, super::NOT_NEGATIVE);
+            }
+        }
+    }
+}
+
+/// ReplicaSet.
+pub fn replica_set(_context: &Context<'_>, set: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    not_negative(&mut errors, at(set, "spec"), &Path::new("spec"), &["replicas", "minReadySeconds"]);
+    selected_template(&mut errors, set, "replicaset");
+    errors
+}
+
+/// DaemonSet.
+pub fn daemon_set(_context: &Context<'_>, set: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    selected_template(&mut errors, set, "daemonset");
+    not_negative(&mut errors, at(set, "spec"), &path, &["minReadySeconds"]);
+    let ty = text(set, "spec.updateStrategy.type");
+    if !matches!(ty, "RollingUpdate" | "OnDelete") {
+        let value = json!({"Type": ty, "RollingUpdate": null});
+        errors.not_supported(&path.child("updateStrategy"), value, &["RollingUpdate", "OnDelete"]);
+    }
+    not_negative(&mut errors, at(set, "spec"), &path, &["revisionHistoryLimit"]);
+    errors
+}
+
+/// StatefulSet.
+pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    match text(set, "spec.podManagementPolicy") {
+        "" => errors.required(&path.child("podManagementPolicy"), ""),
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            errors.invalid(&path.child("podManagementPolicy"), other, "must be 'OrderedReady' or 'Parallel'");
+        }
+    }
+    let ty = text(set, "spec.updateStrategy.type");
+    if !matches!(ty, "RollingUpdate" | "OnDelete") {
+        let value = json!({"Type": ty, "RollingUpdate": null});
+        errors.invalid(&path.child("updateStrategy"), value, "must be 'RollingUpdate' or 'OnDelete'");
+    }
+    not_negative(&mut errors, at(set, "spec"), &path, &COUNTS);
+    selected_template(&mut errors, set, "statefulset");
+    errors
+}
+
+/// Job.
+pub fn job(_context: &Context<'_>, job: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    job_spec(&mut errors, at(job, "spec"), &Path::new("spec"));
+    errors
+}
+
+fn job_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
+    not_negative(errors, spec, path, &counts);
+    if !text(spec, "completionMode").is_empty() {
+        one_of(errors, &path.child("completionMode"), text(spec, "completionMode"), &["NonIndexed", "Indexed"]);
+    }
+    if text(spec, "completionMode") == "Indexed" && !has(spec, "completions") {
+        let detail = "when completion mode is Indexed, completions must be set";
+        errors.required(&path.child("completions"), detail);
+    }
+    pod::template(errors, at(spec, "template"), &path.child("template"));
+    let restart = path.child("template").child("spec").child("restartPolicy");
+    if matches!(text(spec, "template.spec.restartPolicy"), "" | "Always") {
+        errors.required(&restart, "valid values: \"OnFailure\", \"Never\"");
+    }
+}
+
+/// CronJob.
+pub fn cron_job(_context: &Context<'_>, job: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(job, "spec");
+    let schedule = text(spec, "schedule");
+    if schedule.is_empty() {
+        errors.required(&path.child("schedule"), "");
+    } else if !schedule.starts_with('@') {
+        let fields: Vec<&str> = schedule.split_whitespace().collect();
+        if fields.len() != 5 {
+            let detail = format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "));
+            errors.invalid(&path.child("schedule"), schedule, detail);
+        }
+    }
+    not_negative(&mut errors, spec, &path, &["startingDeadlineSeconds"]);
+    let zone = text(spec, "timeZone");
+    if has(spec, "timeZone") && jiff::tz::TimeZone::get(zone).is_err() {
+        errors.invalid(&path.child("timeZone"), zone, format!("unknown time zone {zone}"));
+    }
+    let policy = text(spec, "concurrencyPolicy");
+    one_of(&mut errors, &path.child("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"]);
+    let template = path.child("jobTemplate").child("spec");
+    job_spec(&mut errors, at(spec, "jobTemplate.spec"), &template);
+    not_negative(&mut errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
+    errors
+}
+
+/// An update of a CronJob.
+pub fn cron_job_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    if context.subresource.is_some() { ErrorList::new() } else { cron_job(context, new) }
+}
+
+/// PodDisruptionBudget.
+pub fn budget(_context: &Context<'_>, budget: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(budget, "spec");
+    if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
+        let value = json!({
+            "MinAvailable": spec["minAvailable"],
+            "Selector": at(spec, "selector"),
+            "MaxUnavailable": spec["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy"),
+        });
+        errors.invalid(&path, value, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        count_or_percent(&mut errors, at(spec, field), &path.child(field));
+    }
+    label_selector(&mut errors, &path.child("selector"), at(spec, "selector"));
+    errors
+}
+
+/// An update of a PodDisruptionBudget.
+pub fn budget_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    if context.subresource.is_some() { ErrorList::new() } else { budget(context, new) }
+}
+
+/// What updates of workloads check: the same as on creation, and that the selector stays.
+macro_rules! update_with_selector {
+    ($($name:ident = $create:ident),* $(,)?) => {$(
+        /// An update.
+        pub fn $name(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+            let mut errors = ErrorList::new();
+            if context.subresource.is_some() {
+                return errors;
+            }
+            errors.extend($create(context, new));
+            let path = Path::new("spec").child("selector");
+            unchanged(&mut errors, &path, at(new, "spec.selector"), at(old, "spec.selector"));
+            errors
+        }
+    )*};
+}
+
+update_with_selector! {
+    deployment_update = deployment,
+    replica_set_update = replica_set,
+    daemon_set_update = daemon_set,
+}
+
+/// An update of a StatefulSet: little of it may change.
+pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    const DETAIL: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+    const MUTABLE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    if context.subresource.is_some() {
+        return ErrorList::new();
+    }
+    let mut errors = stateful_set(context, new);
+    let fixed = |set: &Value| {
+        let mut spec = at(set, "spec").clone();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|field, _| !MUTABLE.contains(&field.as_str()));
+        }
+        spec
+    };
+    if fixed(new) != fixed(old) {
+        errors.forbidden(&Path::new("spec"), DETAIL);
+    }
+    errors
+}
+
+/// An update of a Job: its pods stay what they are.
+pub fn job_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    if context.subresource.is_some() {
+        return ErrorList::new();
+    }
+    let mut errors = job(context, new);
+    let path = Path::new("spec");
+    let indexed = text(new, "spec.completionMode") == "Indexed";
+    let (completions, parallelism) = (at(new, "spec.completions"), at(new, "spec.parallelism"));
+    if !indexed || completions != parallelism {
+        unchanged(&mut errors, &path.child("completions"), completions, at(old, "spec.completions"));
+    }
+    unchanged(&mut errors, &path.child("selector"), at(new, "spec.selector"), at(old, "spec.selector"));
+    let suspended = at(old, "spec.suspend") == &Value::Bool(true) && !has(old, "status.startTime");
+    if !suspended {
+        unchanged(&mut errors, &path.child("template"), at(new, "spec.template"), at(old, "spec.template"));
+    }
+    let mode = path.child("completionMode");
+    unchanged(&mut errors, &mode, at(new, "spec.completionMode"), at(old, "spec.completionMode"));
+    errors
+}
+
+/// ReplicationController.
+pub fn replication_controller(_context: &Context<'_>, controller: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    not_negative(&mut errors, at(controller, "spec"), &path, &["minReadySeconds"]);
+    if at(controller, "spec.selector").as_object().is_none_or(|selector| selector.is_empty()) {
+        errors.required(&path.child("selector"), "");
+    }
+    not_negative(&mut errors, at(controller, "spec"), &path, &["replicas"]);
+    if items(controller, "spec.template.spec.containers").is_empty() && !has(controller, "spec.template") {
+        errors.required(&path.child("template"), "");
+        return errors;
+    }
+    template(&mut errors, controller, &json!({"matchLabels": at(controller, "spec.selector")}));
+    errors
+}
