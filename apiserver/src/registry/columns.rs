@@ -497,23 +497,6 @@ pub const CLUSTERTRUSTBUNDLES: &[Column] = &[
     ),
 ];
 
-/// Of `podcertificaterequests`.
-pub const PODCERTIFICATEREQUESTS: &[Column] = &[
-    named("Name", 0, ABOUT_NAME),
-    text("PodName", "podName is the name of the pod into which the certificate will be mounted."),
-    text("ServiceAccountName", "serviceAccountName is the name of the service account the pod is running as."),
-    text("NodeName", "nodeName is the name of the node the pod is assigned to."),
-    text(
-        "SignerName",
-        "signerName indicates the requested signer.\n\nAll signer names beginning with `kubernetes.io` are reserved for use by the Kubernetes project.  There is currently one well-known signer documented by the Kubernetes project, `kubernetes.io/kube-apiserver-client-pod`, which will issue client certificates understood by kube-apiserver.  It is currently unimplemented.",
-    ),
-    text("State", "Is the request Pending, Issued, Denied, or Failed?"),
-    text(
-        "UnverifiedUserAnnotations",
-        "unverifiedUserAnnotations allow pod authors to pass additional information to the signer implementation.  Kubernetes does not restrict or validate this metadata in any way.\n\nEntries are subject to the same validation as object metadata annotations, with the addition that all keys must be domain-prefixed. No restrictions are placed on values, except an overall size limitation on the entire field.\n\nSigners should document the keys and values they support.  Signers should deny requests that contain keys they do not recognize.",
-    ),
-];
-
 /// Of `leases`.
 pub const LEASES: &[Column] = &[
     named("Name", 0, ABOUT_NAME),
@@ -672,22 +655,6 @@ pub const ROLEBINDINGS: &[Column] = &[
 /// Of `deviceclasses`.
 pub const DEVICECLASSES: &[Column] = &[named("Name", 0, ABOUT_NAME), text("Age", ABOUT_AGE)];
 
-/// Of `devicetaintrules`.
-pub const DEVICETAINTRULES: &[Column] = &[
-    named("Name", 0, ABOUT_NAME),
-    text("Key", "The taint key to be applied to a device. Must be a label name."),
-    text("Value", "The taint value corresponding to the taint key. Must be a label value."),
-    text(
-        "Effect",
-        "The effect of the taint on claims that do not tolerate the taint and through such claims on the pods using them.\n\nValid effects are None, NoSchedule and NoExecute. PreferNoSchedule as used for nodes is not valid here. More effects may get added in the future. Consumers must treat unknown effects like None.",
-    ),
-    text(
-        "TimeAdded",
-        "TimeAdded represents the time at which the taint was added or (only in a DeviceTaintRule) the effect was modified. Added automatically during create or update if not set.\n\nIn addition, in a DeviceTaintRule a value provided during an update gets replaced with the current time if the provided value is the same as the old one and the new effect is different. Changing the key and/or value while keeping the effect unchanged is possible and does not update the time stamp because the eviction which uses it is either already started (NoExecute) or not started yet (NoEffect, NoSchedule).",
-    ),
-    text("Age", ABOUT_AGE),
-];
-
 /// Of `resourceclaims`.
 pub const RESOURCECLAIMS: &[Column] = &[
     named("Name", 0, ABOUT_NAME),
@@ -816,11 +783,4 @@ pub const VOLUMEATTRIBUTESCLASSES: &[Column] = &[
     named("Name", 0, ABOUT_NAME),
     text("DriverName", "driverName is the name of the CSI driver This field is immutable."),
     text("Age", ABOUT_AGE),
-];
-
-/// Of `storageversionmigrations`.
-pub const STORAGEVERSIONMIGRATIONS: &[Column] = &[
-    text("Name", ABOUT_NAME),
-    text("Resource", "GroupResource to migrate"),
-    text("Status", "Status of the migration"),
 ];

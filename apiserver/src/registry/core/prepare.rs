@@ -97,6 +97,31 @@ pub fn service_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
     }
     if same_type || matches!(text(spec, "type"), "NodePort" | "LoadBalancer") {
         keep_node_ports(spec, &before);
+    } else {
+        drop_exposure(spec, &before);
+    }
+}
+
+/// A Service that is exposed no more loses what belonged to that, unless the update brings something new.
+fn drop_exposure(spec: &mut Value, before: &Value) {
+    let old_ports: Vec<Value> = items(before, "ports").iter().map(|port| port["nodePort"].clone()).collect();
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        if old_ports.contains(&port["nodePort"]) {
+            remove(port, "nodePort");
+        }
+    }
+    for field in ["externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass"]
+    {
+        if spec.get(field).is_some() && spec.get(field) == before.get(field) {
+            remove(spec, field);
+        }
+    }
+    if text(spec, "type") == "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if spec.get(field) == before.get(field) {
+                remove(spec, field);
+            }
+        }
     }
 }
 
