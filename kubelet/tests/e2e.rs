@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, NODE, NODE_IP};
-use pintle_kubelet::{Config, EvictionThresholds};
+use pintle_kubelet::{Config, EvictionThresholds, ServerTls};
 use tokio_util::sync::CancellationToken;
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
@@ -75,7 +75,7 @@ fn inner() {
         lab::run(&mut shell);
         return;
     }
-    let scenarios: [(&str, fn(&Lab)); 12] = [
+    let scenarios: [(&str, fn(&Lab)); 13] = [
         ("runs and ends", scenarios::runs_and_ends),
         ("environment and volumes", scenarios::environment_and_volumes),
         ("phases of jobs", scenarios::phases_of_jobs),
@@ -86,6 +86,7 @@ fn inner() {
         ("image errors", scenarios::image_errors),
         ("configuration errors", scenarios::configuration_errors),
         ("deadline and admission", scenarios::deadline_and_admission),
+        ("logs and exec", scenarios::logs_and_exec),
         ("static pods", scenarios::static_pods),
         ("latency", scenarios::latency),
     ];
@@ -130,7 +131,13 @@ impl Drop for Node {
 }
 
 fn config(lab: &Lab, group: &str) -> Config {
+    let read = |name: &str| std::fs::read(lab.dir.join(name)).unwrap();
     Config {
+        server: Some(ServerTls {
+            certificate: read("serving.crt"),
+            key: read("serving.key"),
+            client_ca: read("ca.crt"),
+        }),
         root_dir: lab.dir.join("kubelet"),
         pod_logs_dir: lab.dir.join("pod-logs"),
         cgroup_root: format!("/{group}"),

@@ -101,10 +101,18 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         let at = |name: &str| self.dir.join(name).display().to_string();
         let script = format!(
             "openssl genrsa -out {key} 2048 2>/dev/null; openssl rsa -in {key} -pubout -out {public} 2>/dev/null; \
-             echo token,admin,admin,system:masters > {tokens}",
+             echo token,admin,admin,system:masters > {tokens}; \
+             openssl req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -subj /CN=ca -days 2 2>/dev/null; \
+             issue() {{ openssl req -newkey rsa:2048 -nodes -keyout $1.key -out $1.csr -subj \"$2\" 2>/dev/null; \
+             echo \"subjectAltName=IP:{NODE_IP}\" > $1.ext; \
+             openssl x509 -req -in $1.csr -CA {ca}.crt -CAkey {ca}.key -CAcreateserial -days 2 -extfile $1.ext -out $1.crt 2>/dev/null; }}; \
+             issue {client} /O=system:masters/CN=apiserver; issue {serving} /CN=node",
             key = at("sa.key"),
             public = at("sa.pub"),
             tokens = at("tokens.csv"),
+            ca = at("ca"),
+            client = at("client"),
+            serving = at("serving"),
         );
         run(Command::new("sh").args(["-ec", &script]));
         let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -121,6 +129,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         server.arg(format!("--service-account-key-file={}", at("sa.pub")));
         server.arg(format!("--service-account-signing-key-file={}", at("sa.key")));
         server.args(["--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC"]);
+        server.arg(format!("--kubelet-certificate-authority={}", at("ca.crt")));
+        server.arg(format!("--kubelet-client-certificate={}", at("client.crt")));
+        server.arg(format!("--kubelet-client-key={}", at("client.key")));
+        server.arg("--kubelet-preferred-address-types=InternalIP");
         server.args(["--allow-privileged=true", "--endpoint-reconciler-type=none"]);
         server.arg("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition");
         self.spawn("kube-apiserver", &mut server);

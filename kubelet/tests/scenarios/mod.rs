@@ -246,6 +246,29 @@ pub fn deadline_and_admission(lab: &Lab) {
     }
 }
 
+/// kubectl through API server and node: logs, exec, an ephemeral container, usage.
+pub fn logs_and_exec(lab: &Lab) {
+    lab.create(&pod("talk", "echo spoken; exec sleep 1000", "", ""));
+    lab.wait_field("pod/talk", ".status.phase", "Running", SECONDS(20));
+    wait("the log", SECONDS(10), || lab.try_kubectl(&["logs", "talk"], "").as_deref() == Ok("spoken\n"));
+    assert_eq!(lab.kubectl(&["exec", "talk", "--", "sh", "-c", "hostname; cat"]), "talk\n");
+    assert_eq!(lab.try_kubectl(&["exec", "-i", "talk", "--", "cat"], "through").as_deref(), Ok("through"));
+    let code = lab.try_kubectl(&["exec", "talk", "--", "sh", "-c", "exit 7"], "").unwrap_err();
+    assert!(code.contains("exit code 7"), "{code}");
+    let ephemeral = r#"{"spec":{"ephemeralContainers":[{"name":"dbg","image":"busybox:1","targetContainerName":"c",
+        "command":["sh","-c","ps | grep -c 'sleep 1000'; sleep 1000"]}]}}"#;
+    lab.kubectl(&["patch", "pod", "talk", "--subresource=ephemeralcontainers", "-p", ephemeral]);
+    let started = ".status.ephemeralContainerStatuses[0].state.running.startedAt";
+    wait("the ephemeral container", SECONDS(20), || !lab.field("pod/talk", started).is_empty());
+    wait("its log", SECONDS(10), || lab.try_kubectl(&["logs", "talk", "-c", "dbg"], "").is_ok_and(|l| !l.starts_with('0') && !l.is_empty()));
+    let stats = lab.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy/stats/summary")]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    let pods = stats["pods"].as_array().unwrap();
+    let talk = pods.iter().find(|p| p["podRef"]["name"] == "talk").unwrap();
+    assert!(talk["containers"][0]["memory"]["workingSetBytes"].as_u64().is_some_and(|b| b > 0), "{talk}");
+    delete(lab, "talk");
+}
+
 /// A manifest in the folder runs, is shown by a mirror, and goes with its file.
 pub fn static_pods(lab: &Lab) {
     let dir = lab.dir.join("manifests");
