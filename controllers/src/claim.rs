@@ -69,8 +69,7 @@ pub async fn execute<O: Owner, K: Owner>(client: &Client, owner: &O, claim: Clai
             "ownerReferences": [meta::controller_ref(owner)],
             "uid": meta::uid(object.meta()),
         }});
-        let patched =
-            api.patch(meta::name(object.meta()), &PatchParams::default(), &Patch::Strategic(patch)).await;
+        let patched = api.patch(meta::name(object.meta()), &PatchParams::default(), &Patch::Strategic(patch)).await;
         owned.extend(gone_is_fine(patched)?.map(Arc::new));
     }
     for object in claim.release {
@@ -78,9 +77,7 @@ pub async fn execute<O: Owner, K: Owner>(client: &Client, owner: &O, claim: Clai
             "ownerReferences": [{"$patch": "delete", "uid": meta::uid(owner.meta())}],
             "uid": meta::uid(object.meta()),
         }});
-        gone_is_fine(
-            api.patch(meta::name(object.meta()), &PatchParams::default(), &Patch::Strategic(patch)).await,
-        )?;
+        gone_is_fine(api.patch(meta::name(object.meta()), &PatchParams::default(), &Patch::Strategic(patch)).await)?;
     }
     Ok(owned)
 }

@@ -16,9 +16,12 @@ pub mod expectations;
 pub mod table;
 
 mod claim;
+mod clusterrole;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod discovery;
+mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslicemirroring;
@@ -46,6 +49,7 @@ mod statefulset;
 mod tainteviction;
 mod template;
 mod ttl;
+mod volumeprotection;
 
 pub use config::Config;
 pub use table::run;

@@ -24,7 +24,8 @@ fn term(term: &NodeSelectorTerm, node: &Node) -> bool {
         return false;
     }
     let own = BTreeMap::from([("metadata.name".to_owned(), meta::name(&node.metadata).to_owned())]);
-    labels.into_iter().all(|r| requirement(r, meta::labels(&node.metadata))) && fields.into_iter().all(|r| requirement(r, &own))
+    labels.into_iter().all(|r| requirement(r, meta::labels(&node.metadata)))
+        && fields.into_iter().all(|r| requirement(r, &own))
 }
 
 fn requirement(wanted: &NodeSelectorRequirement, has: &BTreeMap<String, String>) -> bool {

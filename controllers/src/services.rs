@@ -46,8 +46,7 @@ pub fn target_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let spec = pod.spec.as_ref()?;
     let sidecars =
         spec.init_containers.iter().flatten().filter(|c: &&Container| c.restart_policy.as_deref() == Some("Always"));
-    let mut candidates =
-        spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
+    let mut candidates = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
     let protocol = |p: Option<&str>| p.unwrap_or("TCP").to_owned();
     let fits = |p: &&ContainerPort| {
         p.name.as_deref() == Some(name) && protocol(p.protocol.as_deref()) == protocol(port.protocol.as_deref())

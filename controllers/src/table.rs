@@ -7,8 +7,9 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::context::Context;
 use crate::{
-    daemonset, deployment, endpoints, endpointslice, endpointslicemirroring, garbagecollector, job, namespace, nodeipam, nodelifecycle,
-    podgc, replicaset, root_ca, serviceaccount, statefulset, tainteviction, ttl,
+    clusterrole, cronjob, daemonset, deployment, disruption, endpoints, endpointslice, endpointslicemirroring,
+    garbagecollector, job, namespace, nodeipam, nodelifecycle, podgc, replicaset, root_ca, serviceaccount, statefulset,
+    tainteviction, ttl, volumeprotection,
 };
 
 /// One row of the table.
@@ -41,11 +42,16 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "endpointslice-mirroring-controller" => endpointslicemirroring::run,
     "garbage-collector-controller" => garbagecollector::run,
     "job-controller" => job::run,
+    "cronjob-controller" => cronjob::run,
     "ttl-after-finished-controller" => ttl::run,
     "node-lifecycle-controller" => nodelifecycle::run,
     "taint-eviction-controller" => tainteviction::run,
     "node-ipam-controller" => nodeipam::run,
     "pod-garbage-collector-controller" => podgc::run,
+    "persistentvolumeclaim-protection-controller" => volumeprotection::claims,
+    "persistentvolume-protection-controller" => volumeprotection::volumes,
+    "disruption-controller" => disruption::run,
+    "clusterrole-aggregation-controller" => clusterrole::run,
 };
 
 /// True if the list of names (`*`, `foo`, `-foo`) turns the controller on. A name weighs more than the star.

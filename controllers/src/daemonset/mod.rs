@@ -102,7 +102,8 @@ impl Controller {
         let history: Vec<_> = self.revisions.list_in(&key.ns).into_iter().filter(|r| of_set(r)).collect();
         let collisions = set.status.as_ref().and_then(|s| s.collision_count);
         let client = &self.ctx.client;
-        let revision = revisions::current(client, &*set, &set.spec.template, collisions, REVISION_LABEL, &history).await?;
+        let revision =
+            revisions::current(client, &*set, &set.spec.template, collisions, REVISION_LABEL, &history).await?;
         let Some(revision) = revision else { return self.note_collision(&set).await };
         let hash = meta::labels(&revision.metadata).get(REVISION_LABEL).cloned().unwrap_or_default();
         let claim = claim::classify(&set.metadata, self.pods.list_in(&key.ns), |p: &Pod| selects(&set, p));
@@ -147,7 +148,8 @@ impl Controller {
             let how = if *reason == "FailedDaemonPod" { "failed" } else { "succeeded" };
             let what = if how == "failed" { "will try to kill it" } else { "will try to delete it" };
             let (name, node) = (meta::name(&pod.metadata), pods::node_name(pod));
-            let text = format!("Found {how} daemon pod {}/{name} on node {node}, {what}", meta::namespace(&pod.metadata));
+            let text =
+                format!("Found {how} daemon pod {}/{name} on node {node}, {what}", meta::namespace(&pod.metadata));
             match how {
                 "failed" => self.recorder.warning(&owner, reason, text),
                 _ => self.recorder.normal(&owner, reason, text),
@@ -160,7 +162,11 @@ impl Controller {
         if !pods.is_empty() {
             self.expectations.expect_creations(&uid, pods.len());
         }
-        let created = |ok: bool| if !ok { self.expectations.saw_creation(&uid) };
+        let created = |ok: bool| {
+            if !ok {
+                self.expectations.saw_creation(&uid)
+            }
+        };
         let created = self.control.create_all(&owner, &pods, created).await;
         let failed = |pod: &Pod| self.expectations.saw_deletion(&uid, meta::uid(&pod.metadata));
         let deleted = self.control.delete_all(&owner, plan.delete.iter().map(|p| &**p), failed).await;

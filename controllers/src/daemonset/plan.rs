@@ -164,7 +164,9 @@ fn keep_one<'a>(plan: &mut Plan, mut live: Vec<&'a Arc<Pod>>) -> Option<&'a Arc<
         plan.delete.push((*pod).clone());
         false
     });
-    live.sort_by_key(|p| (pods::node_name(p).is_empty(), meta::created(&p.metadata), meta::name(&p.metadata).to_owned()));
+    live.sort_by_key(|p| {
+        (pods::node_name(p).is_empty(), meta::created(&p.metadata), meta::name(&p.metadata).to_owned())
+    });
     plan.delete.extend(live.iter().skip(1).map(|p| (*p).clone()));
     live.first().copied()
 }
@@ -180,8 +182,7 @@ fn roll(o: &Observed<'_>, plan: &mut Plan, outdated: &[Arc<Pod>]) {
     let most = bound.map_or(1, |b| resolve(Some(b), desired, true)).max(1);
     let unavailable = plan.status.number_unavailable.unwrap_or(0);
     let min_ready = o.set.spec.min_ready_seconds.unwrap_or(0);
-    let (fine, broken): (Vec<_>, Vec<_>) =
-        outdated.iter().partition(|p| pods::is_available(p, min_ready, o.now));
+    let (fine, broken): (Vec<_>, Vec<_>) = outdated.iter().partition(|p| pods::is_available(p, min_ready, o.now));
     plan.delete.extend(broken.into_iter().cloned());
     let room = usize::try_from(most - unavailable).unwrap_or(0);
     plan.delete.extend(fine.into_iter().take(room).cloned());

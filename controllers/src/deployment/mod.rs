@@ -183,8 +183,13 @@ impl Controller {
             Err(error) if is_namespace_terminating(&error) => Ok(()),
             Err(error) => {
                 let text = format!("Failed to create new replica set \"{name}\": {}", message(&error));
-                let failed =
-                    status::condition(status::PROGRESSING, "False", "ReplicaSetCreateError", text.clone(), Timestamp::now());
+                let failed = status::condition(
+                    status::PROGRESSING,
+                    "False",
+                    "ReplicaSetCreateError",
+                    text.clone(),
+                    Timestamp::now(),
+                );
                 status::set(status, failed);
                 self.recorder.warning(&d.object_ref(&()), "ReplicaSetCreateError", text);
                 Err(error.into())

@@ -119,7 +119,10 @@ pub fn plan(o: Observed<'_>) -> Plan {
         let fresh = sets::fresh(d, size, revision);
         let text = format!("Created new replica set \"{}\"", meta::name(&fresh.metadata));
         if status::deadline(d).is_some() {
-            status::set(&mut status, status::condition(status::PROGRESSING, "True", "NewReplicaSetCreated", text, o.now));
+            status::set(
+                &mut status,
+                status::condition(status::PROGRESSING, "True", "NewReplicaSetCreated", text, o.now),
+            );
         }
         let revision = note_revision(d, &fresh);
         return Plan { writes: vec![Write::Create(Box::new(fresh))], revision, status, requeue: None };
@@ -129,8 +132,7 @@ pub fn plan(o: Observed<'_>) -> Plan {
     if outcome.clean_up || (outcome.roll_out && !outcome.scaled && status::is_complete(d, &status)) {
         doomed = surplus_history(d, &old);
     }
-    let requeue =
-        outcome.roll_out.then(|| status::roll_out(d, new.as_deref(), &o.sets, &mut status, o.now)).flatten();
+    let requeue = outcome.roll_out.then(|| status::roll_out(d, new.as_deref(), &o.sets, &mut status, o.now)).flatten();
     let updates = works.new.into_iter().chain(works.old).filter_map(Work::write);
     Plan { writes: updates.chain(doomed).collect(), revision, status, requeue }
 }

@@ -44,7 +44,8 @@ fn is_saturated(d: &Deployment, new: &Work) -> bool {
 fn spread(d: &Deployment, works: &mut Works) {
     let desired = sets::desired(d);
     let allowed = if desired > 0 { desired + sets::bounds(d).surge } else { 0 };
-    let mut active: Vec<&mut Work> = works.old.iter_mut().chain(works.new.iter_mut()).filter(|w| w.size() > 0).collect();
+    let mut active: Vec<&mut Work> =
+        works.old.iter_mut().chain(works.new.iter_mut()).filter(|w| w.size() > 0).collect();
     let to_add = allowed - active.iter().map(|w| w.size()).sum::<i32>();
     if to_add > 0 {
         active.sort_by(|a, b| b.size().cmp(&a.size()).then_with(|| sets::by_age(&b.after, &a.after)));

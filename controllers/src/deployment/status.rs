@@ -201,8 +201,7 @@ fn progress(
     if is_complete(d, status) {
         set(status, condition(PROGRESSING, "True", COMPLETE, format!("{subject} has successfully progressed."), now));
     } else if has_progressed(old, status) {
-        let mut fresh =
-            condition(PROGRESSING, "True", "ReplicaSetUpdated", format!("{subject} is progressing."), now);
+        let mut fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", format!("{subject} is progressing."), now);
         if let Some(current) = get(status, PROGRESSING).filter(|c| c.status.as_deref() == Some("True")) {
             fresh.last_transition_time = current.last_transition_time.clone();
         }

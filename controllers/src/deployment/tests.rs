@@ -88,8 +88,7 @@ fn recreate_waits_for_old_pods() {
     let d = deployment(3, "b", json!({"type": "Recreate"}));
     assert_eq!(sizes(&run(&d, &[set("a", 100, 3, 3, 3)])), ["a 3->0"]);
     let now = Timestamp::from_second(20_000).unwrap();
-    let waiting =
-        plan(Observed { deployment: &d, sets: vec![set("a", 100, 0, 0, 3)], old_pods_running: true, now });
+    let waiting = plan(Observed { deployment: &d, sets: vec![set("a", 100, 0, 0, 3)], old_pods_running: true, now });
     assert!(waiting.writes.is_empty());
     assert_eq!(sizes(&run(&d, &[set("a", 100, 0, 0, 3)])), ["+3"]);
 }

@@ -62,7 +62,9 @@ impl Controller {
         let api = self.ctx.api::<Endpoints>(&key.ns);
         let Some(service) = self.services.get(key.ns(), &key.name) else {
             let gone = self.gone.lock().contains(key);
-            let ours = |e: &Endpoints| meta::labels(&e.metadata).get(plan::MANAGED_BY.0).map(String::as_str) == Some(plan::MANAGED_BY.1);
+            let ours = |e: &Endpoints| {
+                meta::labels(&e.metadata).get(plan::MANAGED_BY.0).map(String::as_str) == Some(plan::MANAGED_BY.1)
+            };
             if present.is_some_and(|e| gone || ours(&e)) {
                 gone_is_fine(api.delete(&key.name, &DeleteParams::default()).await.map(|_| ()))?;
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{
+    EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service,
+};
 
 use crate::{meta, pods, services};
 
@@ -159,8 +161,9 @@ mod tests {
     #[test]
     fn too_many_addresses() {
         let s = service(json!({"ports": [{"port": 80}]}));
-        let pods: Vec<_> =
-            (0..1001).map(|i| Arc::new(backend(&format!("p{i}"), &format!("10.0.{}.{}", i / 250, i % 250), 80))).collect();
+        let pods: Vec<_> = (0..1001)
+            .map(|i| Arc::new(backend(&format!("p{i}"), &format!("10.0.{}.{}", i / 250, i % 250), 80)))
+            .collect();
         let wanted = desired(&s, &pods, None);
         assert_eq!(wanted.subsets.unwrap()[0].addresses.as_ref().unwrap().len(), CAPACITY);
         assert_eq!(wanted.metadata.annotations.unwrap()[OVER_CAPACITY], "truncated");

@@ -21,7 +21,8 @@ pub fn groups(service: &Service, pods: &[Arc<Pod>], nodes: Nodes<'_>) -> Vec<Gro
 
 fn address_types(service: &Service) -> Vec<&'static str> {
     let Some(spec) = &service.spec else { return Vec::new() };
-    let families: Vec<_> = spec.ip_families.iter().flatten().map(|f| if f == "IPv6" { "IPv6" } else { "IPv4" }).collect();
+    let families: Vec<_> =
+        spec.ip_families.iter().flatten().map(|f| if f == "IPv6" { "IPv6" } else { "IPv4" }).collect();
     if !families.is_empty() {
         return families;
     }
@@ -68,9 +69,10 @@ fn endpoint(service: &Service, pod: &Pod, nodes: Nodes<'_>, address_type: &str) 
     let publish = service.spec.as_ref().and_then(|s| s.publish_not_ready_addresses).unwrap_or(false);
     let (serving, terminating) = (pods::is_ready(pod), meta::is_deleting(&pod.metadata));
     let node = Some(pods::node_name(pod).to_owned()).filter(|n| !n.is_empty());
-    let zone = node.as_deref().and_then(nodes).and_then(|n| {
-        meta::labels(&n.metadata).get("topology.kubernetes.io/zone").cloned()
-    });
+    let zone = node
+        .as_deref()
+        .and_then(nodes)
+        .and_then(|n| meta::labels(&n.metadata).get("topology.kubernetes.io/zone").cloned());
     Some(Endpoint {
         addresses: vec![address.to_string()],
         conditions: Some(EndpointConditions {
@@ -152,7 +154,13 @@ mod tests {
     fn families_and_finished_pods() {
         let both = service(json!({"ipFamilies": ["IPv4", "IPv6"], "ports": [{"port": 80}]}));
         let mut dual = backend("a", "10.0.0.1", 80);
-        dual.status.as_mut().unwrap().pod_ips.as_mut().unwrap().push(k8s_openapi::api::core::v1::PodIP { ip: "fd00::1".into() });
+        dual.status
+            .as_mut()
+            .unwrap()
+            .pod_ips
+            .as_mut()
+            .unwrap()
+            .push(k8s_openapi::api::core::v1::PodIP { ip: "fd00::1".into() });
         let groups = groups(&both, &[Arc::new(dual)], &|_| None);
         let view: Vec<_> = groups.iter().map(|g| (g.address_type, g.endpoints[0].addresses[0].as_str())).collect();
         assert_eq!(view, [("IPv4", "10.0.0.1"), ("IPv6", "fd00::1")]);

@@ -155,9 +155,12 @@ mod tests {
         let skip: Endpoints = serde_json::from_value(json!({"metadata": {"labels": {SKIP: "true"}}})).unwrap();
         let lock: Endpoints = serde_json::from_value(json!({"metadata": {"annotations": {LEADER: "x"}}})).unwrap();
         let (by_hand, by_selector) = (service(json!({})), service(json!({"selector": {"a": "b"}})));
-        for (s, e, expected) in
-            [(&by_hand, &plain, true), (&by_selector, &plain, false), (&by_hand, &skip, false), (&by_hand, &lock, false)]
-        {
+        for (s, e, expected) in [
+            (&by_hand, &plain, true),
+            (&by_selector, &plain, false),
+            (&by_hand, &skip, false),
+            (&by_hand, &lock, false),
+        ] {
             assert_eq!(is_mirrored(s, e), expected);
         }
     }

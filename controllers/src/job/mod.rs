@@ -32,8 +32,8 @@ use crate::key::Key;
 use crate::pod_control::PodControl;
 use crate::retry::{gone_is_fine, is_namespace_terminating};
 use crate::{claim, meta, pod_feed};
-pub use plan::{finished_at, is_finished};
 use plan::{Backoff, Observed};
+pub use plan::{finished_at, is_finished};
 
 /// Finalizers that are removed side by side.
 const PARALLEL: usize = 16;
@@ -177,7 +177,11 @@ impl Controller {
         if !pods.is_empty() {
             self.expectations.expect_creations(&uid, pods.len());
         }
-        let created = |ok: bool| if !ok { self.expectations.saw_creation(&uid) };
+        let created = |ok: bool| {
+            if !ok {
+                self.expectations.saw_creation(&uid)
+            }
+        };
         let created = self.control.create_all(&owner, &pods, created).await;
         deleted.or(created)
     }

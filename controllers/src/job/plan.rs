@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::pod::{Wanted, index_of};
-use super::tracking::{self, Counted};
 use super::policy;
+use super::tracking::{self, Counted};
 use crate::{meta, pods};
 
 /// Wait after the first failure; doubled by each further one.
@@ -246,7 +246,8 @@ fn manage(
             left.min(parallelism)
         }
     };
-    let (keep, mut surplus) = if tracking::is_indexed(o.job) { unique(o.job, counted, active) } else { (active.to_vec(), Vec::new()) };
+    let (keep, mut surplus) =
+        if tracking::is_indexed(o.job) { unique(o.job, counted, active) } else { (active.to_vec(), Vec::new()) };
     if keep.len() > wanted {
         let mut ranked = keep.clone();
         ranked.sort_by(|a, b| pods::compare_for_deletion((a, 0), (b, 0), o.now));
@@ -282,13 +283,7 @@ fn unique(job: &Job, counted: &Counted, active: &[Arc<Pod>]) -> (Vec<Arc<Pod>>, 
     })
 }
 
-fn free_indexes(
-    o: &Observed<'_>,
-    spec: &JobSpec,
-    counted: &Counted,
-    active: &[Arc<Pod>],
-    count: usize,
-) -> Vec<Wanted> {
+fn free_indexes(o: &Observed<'_>, spec: &JobSpec, counted: &Counted, active: &[Arc<Pod>], count: usize) -> Vec<Wanted> {
     let mut taken: BTreeSet<i32> = active.iter().filter_map(|p| index_of(p)).collect();
     if tracking::replaces_only_failed(o.job) {
         taken.extend(o.pods.iter().filter(|p| pods::is_terminating(p)).filter_map(|p| index_of(p)));

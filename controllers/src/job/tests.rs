@@ -83,7 +83,11 @@ fn parallelism_is_kept() {
         let mut j = job(json!({"completions": completions, "parallelism": parallelism}));
         let pods: Vec<_> = (0..running).map(|i| tracked(&format!("p{i}"), "Running")).collect();
         let plan = pass(&mut j, &pods, 0);
-        assert_eq!((plan.create.len(), plan.delete.len()), (created, deleted), "{completions:?} {parallelism} {running}");
+        assert_eq!(
+            (plan.create.len(), plan.delete.len()),
+            (created, deleted),
+            "{completions:?} {parallelism} {running}"
+        );
     }
 }
 

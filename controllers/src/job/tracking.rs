@@ -73,8 +73,7 @@ pub fn count(job: &Job, owned: &[Arc<Pod>], finishing: bool, status: &mut JobSta
         .collect();
     settle(&held, status);
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
-    let known: HashSet<String> =
-        uncounted.succeeded.iter().chain(&uncounted.failed).flatten().cloned().collect();
+    let known: HashSet<String> = uncounted.succeeded.iter().chain(&uncounted.failed).flatten().cloned().collect();
     for pod in owned.iter().filter(|p| held.contains(meta::uid(&p.metadata))) {
         if counted.release.len() >= PER_PASS {
             break;

@@ -98,12 +98,11 @@ impl Controller {
                 return remains;
             }
         };
-        let (pods, others): (Vec<_>, Vec<_>) = resources.partition(|r| r.api.group.is_empty() && r.api.plural == "pods");
+        let (pods, others): (Vec<_>, Vec<_>) =
+            resources.partition(|r| r.api.group.is_empty() && r.api.plural == "pods");
         for group in [pods, others] {
-            let attempts: Vec<_> = group
-                .iter()
-                .map(|r| self.delete_all(namespace, r).map(move |left| (r, left)).boxed())
-                .collect();
+            let attempts: Vec<_> =
+                group.iter().map(|r| self.delete_all(namespace, r).map(move |left| (r, left)).boxed()).collect();
             let results: Vec<_> = stream::iter(attempts).buffer_unordered(PARALLEL).collect().await;
             for (resource, left) in results {
                 let label = format!("{}.{}", resource.api.plural, resource.api.group);

@@ -131,7 +131,8 @@ mod tests {
         let now = Timestamp::from_second(100).unwrap();
         let status = status(&Namespace::default(), &remains, now);
         assert_eq!(status.phase.as_deref(), Some("Terminating"));
-        let find = |s: &NamespaceStatus, k: &str| s.conditions.iter().flatten().find(|c| c.type_ == k).cloned().unwrap();
+        let find =
+            |s: &NamespaceStatus, k: &str| s.conditions.iter().flatten().find(|c| c.type_ == k).cloned().unwrap();
         let left = find(&status, "NamespaceContentRemaining");
         assert_eq!(left.message.as_deref(), Some("Some resources are remaining: pods. has 2 resource instances"));
         let held = find(&status, "NamespaceFinalizersRemaining");

@@ -63,7 +63,8 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
 fn pools(ctx: &Context) -> anyhow::Result<Vec<Pool>> {
     let one = |text: &String| {
         let range: IpNet = text.parse()?;
-        let piece = if range.addr().is_ipv6() { ctx.config.node_cidr_mask_ipv6 } else { ctx.config.node_cidr_mask_ipv4 };
+        let piece =
+            if range.addr().is_ipv6() { ctx.config.node_cidr_mask_ipv6 } else { ctx.config.node_cidr_mask_ipv4 };
         anyhow::ensure!(piece >= range.prefix_len(), "a node's range (/{piece}) must fit into {range}");
         Ok(Pool { range: range.trunc(), piece })
     };
@@ -73,7 +74,8 @@ fn pools(ctx: &Context) -> anyhow::Result<Vec<Pool>> {
 /// The first free piece of each pool; `None` if one of them is used up.
 fn allocate(pools: &[Pool], used: &HashSet<IpNet>) -> Option<Vec<IpNet>> {
     let free = |pool: &Pool| {
-        let overlaps = |piece: &IpNet| used.contains(piece) || used.iter().any(|u| u.contains(piece) || piece.contains(u));
+        let overlaps =
+            |piece: &IpNet| used.contains(piece) || used.iter().any(|u| u.contains(piece) || piece.contains(u));
         pool.range.subnets(pool.piece).ok()?.find(|piece| !overlaps(piece))
     };
     pools.iter().map(free).collect()

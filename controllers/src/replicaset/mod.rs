@@ -105,7 +105,11 @@ impl<W: Workload> Controller<W> {
                     template::instantiate(set.template()?, meta::namespace(set.meta()), meta::controller_ref(set));
                 pod.metadata.generate_name = Some(format!("{}-", meta::name(set.meta())));
                 self.expectations.expect_creations(&uid, count);
-                let created = |ok: bool| if !ok { self.expectations.saw_creation(&uid) };
+                let created = |ok: bool| {
+                    if !ok {
+                        self.expectations.saw_creation(&uid)
+                    }
+                };
                 let error = self.control.create_all(&owner, &vec![pod; count], created).await;
                 error.map(|e| ("FailedCreate", e))
             }

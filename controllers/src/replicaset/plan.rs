@@ -148,8 +148,11 @@ mod tests {
 
     #[test]
     fn crowded_nodes_are_thinned_out() {
-        let active =
-            vec![Arc::new(ready("a", "n1", at(0))), Arc::new(ready("b", "n2", at(0))), Arc::new(ready("c", "n1", at(0)))];
+        let active = vec![
+            Arc::new(ready("a", "n1", at(0))),
+            Arc::new(ready("b", "n2", at(0))),
+            Arc::new(ready("c", "n1", at(0))),
+        ];
         let mut related = active.clone();
         related.push(Arc::new(ready("sibling", "n2", at(0))));
         related.push(Arc::new(ready("sibling2", "n2", at(0))));
@@ -159,7 +162,8 @@ mod tests {
 
     #[test]
     fn status_counts_and_failure() {
-        let active = vec![Arc::new(ready("a", "n", at(0))), Arc::new(ready("b", "n", at(95))), Arc::new(pod("c", "Pending"))];
+        let active =
+            vec![Arc::new(ready("a", "n", at(0))), Arc::new(ready("b", "n", at(95))), Arc::new(pod("c", "Pending"))];
         let no_labels = BTreeMap::new();
         let observed = |failure| Observed {
             active: &active,

@@ -51,8 +51,7 @@ pub struct Plan {
 /// Compares the slices that are there with the wanted groups. Every address type keeps at least one slice.
 pub fn plan(common: &Common, present: &[Arc<EndpointSlice>], groups: Vec<Group>) -> Plan {
     let mut plan = Plan::default();
-    let mut rest: Vec<&Arc<EndpointSlice>> =
-        present.iter().filter(|s| !meta::is_deleting(&s.metadata)).collect();
+    let mut rest: Vec<&Arc<EndpointSlice>> = present.iter().filter(|s| !meta::is_deleting(&s.metadata)).collect();
     for group in groups {
         let fits = |s: &&Arc<EndpointSlice>| s.address_type == group.address_type && sorted_ports(s) == group.ports;
         let (mine, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(fits);
@@ -91,7 +90,8 @@ fn place(common: &Common, present: &[&Arc<EndpointSlice>], group: Group, plan: &
     }
     let mut left: Vec<Endpoint> = wanted.into_values().collect();
     // Slices that change anyway are filled first, then the fullest.
-    let changed = |(slice, still): &(&Arc<EndpointSlice>, Vec<Endpoint>)| slice.endpoints.as_deref().unwrap_or_default() != still;
+    let changed =
+        |(slice, still): &(&Arc<EndpointSlice>, Vec<Endpoint>)| slice.endpoints.as_deref().unwrap_or_default() != still;
     kept.sort_by_key(|entry| (!changed(entry), std::cmp::Reverse(entry.1.len())));
     for (_, endpoints) in &mut kept {
         let room = CAPACITY.saturating_sub(endpoints.len()).min(left.len());
@@ -163,7 +163,9 @@ mod tests {
     }
 
     fn endpoints(range: std::ops::Range<usize>) -> Vec<Endpoint> {
-        range.map(|i| Endpoint { addresses: vec![format!("10.0.{}.{}", i / 250, i % 250)], ..Default::default() }).collect()
+        range
+            .map(|i| Endpoint { addresses: vec![format!("10.0.{}.{}", i / 250, i % 250)], ..Default::default() })
+            .collect()
     }
 
     fn group(endpoints: Vec<Endpoint>) -> Group {

@@ -142,9 +142,8 @@ impl Controller {
                 Err(error) if is_namespace_terminating(&error) => return Ok(()),
                 Err(error) => {
                     let why = message(&error);
-                    let text = format!(
-                        "create Claim {name} for Pod {pod_name} in StatefulSet {set_name} failed error: {why}"
-                    );
+                    let text =
+                        format!("create Claim {name} for Pod {pod_name} in StatefulSet {set_name} failed error: {why}");
                     self.recorder.warning(&owner, "FailedCreate", text);
                     return Err(error.into());
                 }
@@ -160,10 +159,7 @@ impl Controller {
             // Either the cache is late, or another's pod has the name: the next pass tells.
             Err(error) if is_already_exists(&error) => Err(error.into()),
             Err(error) => {
-                let text = format!(
-                    "create Pod {pod_name} in StatefulSet {set_name} failed error: {}",
-                    message(&error)
-                );
+                let text = format!("create Pod {pod_name} in StatefulSet {set_name} failed error: {}", message(&error));
                 self.recorder.warning(&owner, "FailedCreate", text);
                 Err(error.into())
             }

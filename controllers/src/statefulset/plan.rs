@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,
+};
 
 use crate::revisions::REVISION_LABEL;
 use crate::{meta, pods, template};
@@ -149,9 +151,20 @@ fn revision_of<'a>(o: &'a Observed<'_>, number: i32) -> &'a Revision<'a> {
     let old_ones = match (rolls(o.set), partition(o.set)) {
         (false, _) => start,
         (true, Some(partition)) if partition > 0 => start.max(partition),
-        (true, _) => start + o.set.status.as_ref().and_then(|s| s.current_replicas).unwrap_or(0),
+        (true, _) => {
+            let noted = start + o.set.status.as_ref().and_then(|s| s.current_replicas).unwrap_or(0);
+            // The pod below the lowest new one is the next to be replaced: it need not come back as it was.
+            noted.min(lowest_new(o).map_or(i32::MAX, |lowest| lowest - 1))
+        }
     };
     if number < old_ones { &o.current } else { &o.update }
+}
+
+/// The lowest number that has the new revision, while two revisions are about.
+fn lowest_new(o: &Observed<'_>) -> Option<i32> {
+    let is_new =
+        |p: &&Arc<Pod>| meta::labels(&p.metadata).get(REVISION_LABEL).map(String::as_str) == Some(o.update.name);
+    o.pods.iter().filter(is_new).filter_map(|p| ordinal(o.set, p)).min()
 }
 
 fn build(o: &Observed<'_>, number: i32) -> (Pod, Vec<PersistentVolumeClaim>) {
@@ -194,9 +207,8 @@ fn status(o: &Observed<'_>, have: &BTreeMap<i32, &Arc<Pod>>) -> StatefulSetStatu
     let is_of = |pod: &Pod, revision: &str| {
         meta::labels(&pod.metadata).get(REVISION_LABEL).map(String::as_str) == Some(revision)
     };
-    let count = |wanted: &dyn Fn(&Pod) -> bool| {
-        i32::try_from(have.values().filter(|p| wanted(p)).count()).unwrap_or(i32::MAX)
-    };
+    let count =
+        |wanted: &dyn Fn(&Pod) -> bool| i32::try_from(have.values().filter(|p| wanted(p)).count()).unwrap_or(i32::MAX);
     let running_ready = |p: &Pod| pods::phase(p) == "Running" && pods::is_ready(p);
     let live = |p: &Pod| !pods::is_finished(p) && !meta::is_deleting(&p.metadata);
     let some = |n: i32| Some(n).filter(|n| *n != 0);
@@ -205,7 +217,8 @@ fn status(o: &Observed<'_>, have: &BTreeMap<i32, &Arc<Pod>>) -> StatefulSetStatu
     let updated = count(&|p| live(p) && is_of(p, o.update.name));
     let (replicas, ready) = (count(&|_| true), count(&running_ready));
     // The roll-out is over when every pod is new and well.
-    if rolls(o.set) && updated == replicas && ready == replicas && current_name != o.update.name {
+    let wanted = o.set.spec.replicas.unwrap_or(1);
+    if rolls(o.set) && updated == wanted && replicas == wanted && ready == wanted && current_name != o.update.name {
         current = updated;
         current_name = o.update.name.to_owned();
     }
@@ -240,10 +253,9 @@ mod tests {
         set.spec.replicas = Some(replicas);
         set.spec.pod_management_policy = spec["policy"].as_str().map(str::to_owned);
         if let Some(partition) = spec["partition"].as_i64() {
-            set.spec.update_strategy = serde_json::from_value(
-                json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}),
-            )
-            .unwrap();
+            set.spec.update_strategy =
+                serde_json::from_value(json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}))
+                    .unwrap();
         }
         set
     }
@@ -292,17 +304,14 @@ mod tests {
                 vec![],
                 vec!["web-1"],
             ),
-            (
-                "one by one",
-                2,
-                "OrderedReady",
-                vec![member(0, "old", true), member(1, "new", false)],
-                vec![],
-                vec![],
-            ),
+            ("one by one", 2, "OrderedReady", vec![member(0, "old", true), member(1, "new", false)], vec![], vec![]),
         ] {
             let (has_create, has_delete, _) = run(&set(replicas, json!({"policy": policy})), &pods);
-            assert_eq!((has_create, has_delete), (create.iter().map(|s| (*s).to_owned()).collect(), delete.iter().map(|s| (*s).to_owned()).collect()), "{name}");
+            assert_eq!(
+                (has_create, has_delete),
+                (create.iter().map(|s| (*s).to_owned()).collect(), delete.iter().map(|s| (*s).to_owned()).collect()),
+                "{name}"
+            );
         }
     }
 
@@ -329,6 +338,19 @@ mod tests {
         assert_eq!(claims[0].metadata.labels.as_ref().unwrap()["app"], "x");
         let volume = &spec.volumes.as_ref().unwrap()[0];
         assert_eq!(volume.persistent_volume_claim.as_ref().unwrap().claim_name, "data-web-0");
+    }
+
+    #[test]
+    fn the_next_to_be_replaced_comes_back_new() {
+        let mut s = set(2, json!({}));
+        s.status = Some(StatefulSetStatus { current_replicas: Some(1), ..Default::default() });
+        let template = PodTemplateSpec::default();
+        let revision = |name| Revision { name, template: &template };
+        let pods = [member(1, "new", true)];
+        let now = Timestamp::from_second(100).unwrap();
+        let plan = plan(&Observed { set: &s, pods: &pods, current: revision("old"), update: revision("new"), now });
+        assert_eq!(meta::labels(&plan.create[0].0.metadata)[REVISION_LABEL], "new");
+        assert_eq!(plan.status.current_revision.as_deref(), Some("old"));
     }
 
     #[test]

@@ -138,15 +138,18 @@ mod tests {
             (json!([]), vec![], None),
             (json!([{"operator": "Exists"}]), vec![&taint, &other], None),
             (json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 30}]), vec![&taint], Some(at(130))),
-            (json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]), vec![&taint], Some(Timestamp::UNIX_EPOCH)),
+            (
+                json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]),
+                vec![&taint],
+                Some(Timestamp::UNIX_EPOCH),
+            ),
             (json!([{"key": "k"}]), vec![&taint], None),
             (json!([{"key": "k", "value": "v"}]), vec![&taint], Some(Timestamp::UNIX_EPOCH)),
             (json!([{"key": "k"}]), vec![&taint, &other], Some(Timestamp::UNIX_EPOCH)),
         ] {
-            let pod: Pod = serde_json::from_value(
-                json!({"metadata": {}, "spec": {"containers": [], "tolerations": tolerations}}),
-            )
-            .unwrap();
+            let pod: Pod =
+                serde_json::from_value(json!({"metadata": {}, "spec": {"containers": [], "tolerations": tolerations}}))
+                    .unwrap();
             assert_eq!(deadline(&pod, &taints, at(200)), expected, "{tolerations}");
         }
     }

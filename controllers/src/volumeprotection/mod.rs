@@ -1,0 +1,135 @@
+//! persistentvolumeclaim-protection-controller and persistentvolume-protection-controller: what is in use stays until
+//! nobody uses it any more.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use pintle_client::cache::{Cache, Cached};
+use pintle_client::queue::Queue;
+use pintle_client::reconcile::{self, Action};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::key::Key;
+use crate::retry::gone_is_fine;
+use crate::{meta, pods};
+
+const CLAIM: &str = "kubernetes.io/pvc-protection";
+const VOLUME: &str = "kubernetes.io/pv-protection";
+
+/// Runs persistentvolumeclaim-protection-controller.
+pub async fn claims(ctx: Context) -> anyhow::Result<()> {
+    let (claims, all): (Cache<PersistentVolumeClaim>, Cache<Pod>) = (ctx.cache(), ctx.cache());
+    claims.synced().await;
+    all.synced().await;
+    let queue: Queue<Key> = Queue::new();
+    let keys = queue.clone();
+    claims.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
+    let keys = queue.clone();
+    all.on_change(ctx.shutdown.clone(), move |change| {
+        let pod = change.object();
+        let done = matches!(change, pintle_client::cache::Change::Deleted(_)) || pods::is_finished(pod);
+        for claim in claims_of(pod).filter(|_| done) {
+            keys.add(Key::new(meta::namespace(&pod.metadata), claim));
+        }
+    });
+    let shared = Arc::new((ctx.clone(), claims, all));
+    reconcile::run(queue, 1, ctx.shutdown, |key| {
+        let shared = shared.clone();
+        async move {
+            let (ctx, claims, pods) = &*shared;
+            let Some(claim) = claims.get(key.ns(), &key.name) else { return Ok(Action::Done) };
+            let used = pods.list_in(&key.ns).iter().any(|p| uses(p, &key.name));
+            write(&ctx.api::<PersistentVolumeClaim>(&key.ns), &claim.metadata, CLAIM, used).await
+        }
+    })
+    .await;
+    Ok(())
+}
+
+/// Runs persistentvolume-protection-controller.
+pub async fn volumes(ctx: Context) -> anyhow::Result<()> {
+    let volumes: Cache<PersistentVolume> = ctx.cache();
+    volumes.synced().await;
+    let queue: Queue<Key> = Queue::new();
+    let keys = queue.clone();
+    volumes.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
+    let shared = Arc::new((ctx.clone(), volumes));
+    reconcile::run(queue, 1, ctx.shutdown, |key| {
+        let shared = shared.clone();
+        async move {
+            let (ctx, volumes) = &*shared;
+            let Some(volume) = volumes.get(None, &key.name) else { return Ok(Action::Done) };
+            let used = volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
+            write(&ctx.api_all::<PersistentVolume>(), &volume.metadata, VOLUME, used).await
+        }
+    })
+    .await;
+    Ok(())
+}
+
+/// The claims that a pod names, its ephemeral ones included.
+fn claims_of(pod: &Pod) -> impl Iterator<Item = String> + '_ {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    volumes.filter_map(|v| match (&v.persistent_volume_claim, &v.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", meta::name(&pod.metadata), v.name)),
+        (None, None) => None,
+    })
+}
+
+/// True if the pod has or may yet get the claim's volume.
+fn uses(pod: &Pod, claim: &str) -> bool {
+    let never_placed = pods::node_name(pod).is_empty() && meta::is_deleting(&pod.metadata);
+    !pods::is_finished(pod) && !never_placed && claims_of(pod).any(|c| c == claim)
+}
+
+/// The finalizers as they should be; `None` if they are.
+fn finalizers(object: &ObjectMeta, finalizer: &str, used: bool) -> Option<Vec<String>> {
+    let has = meta::has_finalizer(object, finalizer);
+    let mut all = object.finalizers.clone().unwrap_or_default();
+    match (meta::is_deleting(object), has) {
+        (true, true) if !used => all.retain(|f| f != finalizer),
+        (false, false) => all.push(finalizer.to_owned()),
+        _ => return None,
+    }
+    Some(all)
+}
+
+async fn write<K: Cached>(api: &Api<K>, object: &ObjectMeta, finalizer: &str, used: bool) -> anyhow::Result<Action> {
+    if let Some(all) = finalizers(object, finalizer, used) {
+        let patch = json!({"metadata": {
+            "uid": object.uid, "resourceVersion": object.resource_version, "finalizers": all,
+        }});
+        gone_is_fine(api.patch_metadata(meta::name(object), &PatchParams::default(), &Patch::Merge(patch)).await)?;
+    }
+    Ok(Action::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn protection_ends_with_the_last_use() {
+        let object = |deleting: bool, protected: bool| ObjectMeta {
+            deletion_timestamp: deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
+            finalizers: protected.then(|| vec!["f".to_owned()]),
+            ..ObjectMeta::default()
+        };
+        for (deleting, protected, used, expected) in [
+            (false, true, false, None),
+            (false, false, false, Some(vec!["f".to_owned()])),
+            (true, true, true, None),
+            (true, true, false, Some(vec![])),
+            (true, false, false, None),
+        ] {
+            assert_eq!(finalizers(&object(deleting, protected), "f", used), expected);
+        }
+    }
+}
