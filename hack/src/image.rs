@@ -20,7 +20,7 @@ pub struct ImageArgs {
     kubectl: PathBuf,
 }
 
-/// Writes an archive with `pintle.local/demo:1`: busybox with a link for each applet, and kubectl.
+/// Writes an archive with `pintle.local/demo:1`: busybox with a link for each applet, curl, and kubectl.
 pub fn run(args: &ImageArgs) -> anyhow::Result<()> {
     let mut layer = vec![
         program("bin/busybox", &args.busybox)?,
@@ -31,11 +31,12 @@ pub fn run(args: &ImageArgs) -> anyhow::Result<()> {
         Entry::Dir("tmp".to_owned(), 0o1777),
         Entry::Dir("root".to_owned(), 0o700),
     ];
+    // busybox's own client can't resolve names: Debian's static one has no name service modules.
+    layer.extend(with_libraries("curl")?);
     for applet in applets(&args.busybox)? {
         layer.push(Entry::Link(format!("bin/{applet}"), "/bin/busybox".to_owned()));
     }
-    let image =
-        Image { name: "pintle.local/demo:1".to_owned(), layer, cmd: vec!["sh".to_owned()], ..Image::default() };
+    let image = Image { name: "pintle.local/demo:1".to_owned(), layer, cmd: vec!["sh".to_owned()], ..Image::default() };
     if let Some(dir) = args.out.parent() {
         std::fs::create_dir_all(dir)?;
     }
@@ -47,12 +48,27 @@ fn program(path: &str, source: &Path) -> anyhow::Result<Entry> {
     Ok(Entry::File(path.to_owned(), content, 0o755))
 }
 
+/// A dynamically linked program of this machine, at the same path, with the libraries that the loader names.
+fn with_libraries(name: &str) -> anyhow::Result<Vec<Entry>> {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", name]).output().context("looking for a program")?;
+    let path = String::from_utf8(found.stdout)?.trim().to_owned();
+    anyhow::ensure!(!path.is_empty(), "{name} is needed for the image");
+    let list = Command::new("ldd").arg(&path).output().context("running ldd")?;
+    let list = String::from_utf8(list.stdout)?;
+    let libraries = list.split_whitespace().filter(|word| word.starts_with('/'));
+    std::iter::once(path.as_str())
+        .chain(libraries)
+        .map(|file| program(file.trim_start_matches('/'), Path::new(file)))
+        .collect()
+}
+
 fn text(path: &str, content: &str) -> Entry {
     Entry::File(path.to_owned(), content.as_bytes().to_vec(), 0o644)
 }
 
 fn applets(busybox: &Path) -> anyhow::Result<Vec<String>> {
-    let output = Command::new(busybox).arg("--list").output().with_context(|| format!("running {}", busybox.display()))?;
+    let output =
+        Command::new(busybox).arg("--list").output().with_context(|| format!("running {}", busybox.display()))?;
     let list = String::from_utf8(output.stdout).context("busybox --list")?;
     Ok(list.lines().filter(|applet| *applet != "busybox").map(str::to_owned).collect())
 }
