@@ -182,9 +182,9 @@ impl Objects for CachedObjects {
         let Some((resource, cache)) = self.find("", "pods") else { return Vec::new() };
         let (snapshot, _) = cache.snapshot();
         let prefix = resource.prefix("");
-        let on_node = snapshot.range(&prefix, None).filter(|entry| {
-            entry.fields.get("spec.nodeName").is_some_and(|name| name == node)
-        });
+        let on_node = snapshot
+            .range(&prefix, None)
+            .filter(|entry| entry.fields.get("spec.nodeName").is_some_and(|name| name == node));
         on_node.map(|entry| entry.value()).collect()
     }
 

@@ -114,8 +114,14 @@ pub fn decode_options(call: &Call, body: &[u8], kind: &str) -> Result<Value, Api
 }
 
 /// The type of a kind.
-fn struct_type<'a>(schema: &'a Schema, (group, version): GroupVersion<'_>, kind: &str) -> Result<&'a StructType, ApiError> {
-    schema.kind(group, version, kind).ok_or_else(|| ApiError::Internal(format!("no schema for {kind} of {group}/{version}")))
+fn struct_type<'a>(
+    schema: &'a Schema,
+    (group, version): GroupVersion<'_>,
+    kind: &str,
+) -> Result<&'a StructType, ApiError> {
+    schema
+        .kind(group, version, kind)
+        .ok_or_else(|| ApiError::Internal(format!("no schema for {kind} of {group}/{version}")))
 }
 
 /// The body in an encoding that the schema reads: YAML becomes JSON.
@@ -124,8 +130,8 @@ fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<(Cow<'a, [u8]
         .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
     match encoding {
         Encoding::Yaml => {
-            let value: Value = serde_yaml_ng::from_slice(body)
-                .map_err(|error| unrecognized(kind, &format!("yaml: {error}"), body))?;
+            let value: Value =
+                serde_yaml_ng::from_slice(body).map_err(|error| unrecognized(kind, &format!("yaml: {error}"), body))?;
             let json = serde_json::to_vec(&value).map_err(|error| ApiError::Internal(error.to_string()))?;
             Ok((Cow::Owned(json), Encoding::Json))
         }
@@ -265,7 +271,8 @@ pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<Bytes, Ap
     let list_meta = schema
         .by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
         .ok_or_else(|| ApiError::Internal("no schema for ListMeta".into()))?;
-    let meta = protobuf::encode_message(schema, list_meta, meta).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let meta =
+        protobuf::encode_message(schema, list_meta, meta).map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut raw = Vec::new();
     delimited(1, &meta, &mut raw);
     for entry in &page.entries {
@@ -278,7 +285,9 @@ pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<Bytes, Ap
 fn message_of(call: &Call, entry: &Entry) -> Result<Bytes, ApiError> {
     let schema = call.state.schema;
     let resource = &call.resource;
-    if resource.serves_stored_form() && let Some(bytes) = entry.protobuf.get() {
+    if resource.serves_stored_form()
+        && let Some(bytes) = entry.protobuf.get()
+    {
         return Ok(bytes.clone());
     }
     let mut value = entry.value();

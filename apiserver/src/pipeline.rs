@@ -22,6 +22,9 @@ use crate::{discovery, health, subresource};
 const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
+/// A client has so long to send its body.
+const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// What the client is told about resources on their way out.
 const DEPRECATED: [(&str, &str, &str); 2] = [
     ("", "endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
@@ -55,6 +58,12 @@ where
     response
 }
 
+/// The answer to a request that hit a fault of ours.
+pub fn fault() -> Response<Body> {
+    let status = ApiError::Internal("the request hit an internal fault".into()).status();
+    present::bytes(StatusCode::INTERNAL_SERVER_ERROR, Encoding::Json.media_type(), status.to_json())
+}
+
 /// A failure in the client's encoding.
 fn failure(state: &State, error: &ApiError, accepted: Accepted) -> Response<Body> {
     let mut status = error.status();
@@ -65,7 +74,7 @@ fn failure(state: &State, error: &ApiError, accepted: Accepted) -> Response<Body
     let value = status.to_value();
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let encoding = accepted.encoding;
-    let (encoding, bytes) = match crate::codec::encode(state.schema, &value, encoding, accepted.pretty) {
+    let (encoding, bytes) = match codec::encode(state.schema, &value, encoding, accepted.pretty) {
         Ok(bytes) if encoding != Encoding::Json => (encoding, bytes),
         _ if accepted.pretty => (Encoding::Json, serde_json::to_vec_pretty(&status).unwrap_or_default().into()),
         _ => {
@@ -117,7 +126,10 @@ where
     };
     let bytes = match call.info.verb.as_str() {
         "get" | "list" | "watch" => bytes::Bytes::new(),
-        _ => body::read(body, BODY_LIMIT).await.map_err(read_error)?,
+        _ => match tokio::time::timeout(BODY_TIMEOUT, body::read(body, BODY_LIMIT)).await {
+            Ok(read) => read.map_err(read_error)?,
+            Err(_) => return Err(ApiError::Timeout("request did not complete within the allotted timeout".into())),
+        },
     };
     verb(call, &bytes).await
 }
@@ -168,7 +180,7 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
 fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError> {
     if !info.subresource.is_empty() {
         let subresource = resource.subresource(&info.subresource).ok_or(ApiError::NoSuchResource)?;
-        return match subresource.verbs.iter().any(|verb| *verb == info.verb) {
+        return match subresource.verbs.contains(&info.verb) {
             true => Ok(()),
             false => Err(ApiError::MethodNotAllowed),
         };

@@ -2,11 +2,13 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::{Request, Response};
 use pintle_serving::http::Listener;
 use pintle_serving::tls::Tls;
@@ -95,6 +97,12 @@ where
             request.extensions_mut().insert(user.clone());
         }
         let state = self.state.clone();
-        Box::pin(async move { Ok(pipeline::handle(state, request).await) })
+        Box::pin(async move {
+            // A fault in one request must not take its connection's other requests along.
+            match AssertUnwindSafe(pipeline::handle(state, request)).catch_unwind().await {
+                Ok(response) => Ok(response),
+                Err(_) => Ok(pipeline::fault()),
+            }
+        })
     }
 }

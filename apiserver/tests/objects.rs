@@ -101,7 +101,8 @@ async fn a_pod_is_bound_and_leaves_with_grace() {
     assert_eq!(server.ok("GET", &path, json!(null)).await["spec"]["nodeName"], "node");
 
     let status = json!({"status": {"phase": "Running"}, "spec": {"nodeName": "other"}});
-    let patched = server.patch(&format!("{path}/status"), "application/strategic-merge-patch+json", status).await.json();
+    let patched =
+        server.patch(&format!("{path}/status"), "application/strategic-merge-patch+json", status).await.json();
     assert_eq!((&patched["status"]["phase"], &patched["spec"]["nodeName"]), (&json!("Running"), &json!("node")));
 
     let going = server.ok("DELETE", &path, json!({"gracePeriodSeconds": 7})).await;

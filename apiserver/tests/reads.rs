@@ -142,7 +142,8 @@ async fn discovery_has_both_forms() {
     assert_eq!(again.code, 304);
     assert_eq!(server.ok("GET", "/apis", json!(null)).await["kind"], "APIGroupList");
     let apps = server.ok("GET", "/apis/apps/v1", json!(null)).await;
-    let all: Vec<&str> = apps["resources"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect();
+    let all: Vec<&str> =
+        apps["resources"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect();
     assert!(all.contains(&"deployments") && all.contains(&"deployments/scale"), "{all:?}");
     let pod = server.ok("GET", "/openapi/v3/api/v1", json!(null)).await;
     let pod = &pod["components"]["schemas"]["io.k8s.api.core.v1.Pod"];

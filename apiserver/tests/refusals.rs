@@ -11,20 +11,51 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/n/configmaps";
 async fn bad_bodies() {
     let server = Server::with_namespace().await;
     let cases = [
-        ("{", 400, "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({)"),
-        (r#"{"kind":"Pod","apiVersion":"v1"}"#, 400, "Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
-        (r#"{"metadata":{"name":5}}"#, 400, "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"),
-        (r#"{"metadata":{}}"#, 422, "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
-        (r#"{"metadata":{"name":"a","namespace":"other"}}"#, 400, "the namespace of the provided object does not match the namespace sent on the request"),
-        (r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#, 500, "resourceVersion should not be set on objects to be created"),
-        (r#"{"metadata":{"name":"a"},"foo":1}"#, 400, "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\""),
+        (
+            "{",
+            400,
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({)",
+        ),
+        (
+            r#"{"kind":"Pod","apiVersion":"v1"}"#,
+            400,
+            "Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            r#"{"metadata":{"name":5}}"#,
+            400,
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string",
+        ),
+        (
+            r#"{"metadata":{}}"#,
+            422,
+            "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required",
+        ),
+        (
+            r#"{"metadata":{"name":"a","namespace":"other"}}"#,
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#,
+            500,
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            r#"{"metadata":{"name":"a"},"foo":1}"#,
+            400,
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\"",
+        ),
     ];
     for (body, code, message) in cases {
         let answer = server.send("POST", &format!("{CONFIG_MAPS}?fieldValidation=Strict"), body, &[]).await;
         assert_eq!((answer.code, answer.message().as_str()), (code, message), "{body}");
     }
     let warned = server.send("POST", CONFIG_MAPS, r#"{"metadata":{"name":"w"},"foo":1}"#, &[]).await;
-    assert_eq!((warned.code, &warned.headers["warning"]), (201, &"299 - \"unknown field \\\"foo\\\"\"".parse().unwrap()));
+    assert_eq!(
+        (warned.code, &warned.headers["warning"]),
+        (201, &"299 - \"unknown field \\\"foo\\\"\"".parse().unwrap())
+    );
 }
 
 #[tokio::test]
@@ -39,13 +70,27 @@ async fn bad_requests() {
         ("GET", "/api/v1/namespaces/n/foos", 404, "the server could not find the requested resource"),
         ("PUT", CONFIG_MAPS, 405, "the server does not allow this method on the requested resource"),
         ("GET", "/api/v1/configmaps?limit=x", 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
-        ("GET", "/api/v1/configmaps?fieldSelector=foo%3Dbar", 400, "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        (
+            "GET",
+            "/api/v1/configmaps?fieldSelector=foo%3Dbar",
+            400,
+            "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
         ("POST", "/api/v1/namespaces/absent/configmaps", 404, "namespaces \"absent\" not found"),
-        ("POST", "/api/v1/namespaces/n/pods", 403, "pods \"a\" is forbidden: error looking up service account n/gone: serviceaccount \"gone\" not found"),
+        (
+            "POST",
+            "/api/v1/namespaces/n/pods",
+            403,
+            "pods \"a\" is forbidden: error looking up service account n/gone: serviceaccount \"gone\" not found",
+        ),
     ];
     for (method, path, code, message) in cases {
-        let body = if path.ends_with("pods") { json!({"metadata": {"name": "a"}, "spec": {"serviceAccountName": "gone",
-            "containers": [{"name": "c", "image": "i"}]}}) } else { json!({"metadata": {"name": "a"}}) };
+        let body = if path.ends_with("pods") {
+            json!({"metadata": {"name": "a"}, "spec": {"serviceAccountName": "gone",
+            "containers": [{"name": "c", "image": "i"}]}})
+        } else {
+            json!({"metadata": {"name": "a"}})
+        };
         let answer = server.json(method, path, body).await;
         assert_eq!((answer.code, answer.message().as_str()), (code, message), "{method} {path}");
     }
@@ -91,7 +136,8 @@ async fn tokens_and_roles() {
 async fn a_budget_stops_evictions() {
     let server = Server::with_namespace().await;
     let pods = "/api/v1/namespaces/n/pods";
-    let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let pod =
+        json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     server.ok("POST", pods, pod).await;
     let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     server.patch(&format!("{pods}/p/status"), "application/merge-patch+json", running).await;
@@ -103,7 +149,10 @@ async fn a_budget_stops_evictions() {
     server.patch(&format!("{budgets}/b/status"), "application/merge-patch+json", status).await;
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
     let refused = server.json("POST", &format!("{pods}/p/eviction"), eviction.clone()).await;
-    assert_eq!((refused.code, refused.message().as_str()), (429, "Cannot evict pod as it would violate the pod's disruption budget."));
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    );
     let status = json!({"status": {"disruptionsAllowed": 1}});
     server.patch(&format!("{budgets}/b/status"), "application/merge-patch+json", status).await;
     server.ok("POST", &format!("{pods}/p/eviction"), eviction).await;

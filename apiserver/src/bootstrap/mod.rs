@@ -47,9 +47,8 @@ pub async fn run(state: Arc<State>) {
 }
 
 async fn pass(state: &Arc<State>, first: bool) -> Result<(), ApiError> {
-    for name in objects::NAMESPACES {
-        internal::ensure(state, Address::new("", "namespaces", "", name), objects::namespace(name)).await?;
-    }
+    let namespace = |name| internal::ensure(state, Address::new("", "namespaces", "", name), objects::namespace(name));
+    futures::future::try_join_all(objects::NAMESPACES.map(namespace)).await?;
     if first {
         services::repair(state).await?;
         rbac::reconcile(state).await?;

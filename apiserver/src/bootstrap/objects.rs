@@ -49,7 +49,8 @@ pub fn service_cidr(config: &Config) -> Value {
 /// The same with a status that says that it is in use.
 pub fn ready_service_cidr(old: &Value) -> Value {
     let mut new = old.clone();
-    let ready = old["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["type"] == "Ready");
+    let ready =
+        old["status"]["conditions"].as_array().into_iter().flatten().any(|condition| condition["type"] == "Ready");
     if !ready {
         let now = meta::timestamp(jiff::Timestamp::now());
         new["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "",

@@ -13,10 +13,8 @@ use crate::state::State;
 
 /// Creates and completes them.
 pub async fn reconcile(state: &Arc<State>) -> Result<(), ApiError> {
-    for wanted in objects() {
-        bring(state, wanted).await?;
-    }
-    Ok(())
+    // All at once: a store that syncs to disk then does so once for many.
+    futures::future::try_join_all(objects().iter().map(|wanted| bring(state, wanted))).await.map(drop)
 }
 
 async fn bring(state: &Arc<State>, wanted: &PolicyObject) -> Result<(), ApiError> {

@@ -165,7 +165,9 @@ mod tests {
     fn revision_is_spliced_and_exchanged() {
         let entry = Entry::new("/registry/pods/n/a", 7, &serialize(&pod()), &Rules::NONE).unwrap();
         assert_eq!(entry.value()["metadata"]["resourceVersion"], "7");
-        assert!(entry.json.starts_with(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\","));
+        assert!(
+            entry.json.starts_with(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\",")
+        );
         assert!(entry.item().starts_with(b"\"metadata\":{\"resourceVersion\":\"7\","));
         let later = entry.at_revision(12);
         let mut want = entry.value();

@@ -88,7 +88,10 @@ impl Caches {
 
     async fn follow(&self) -> Result<(), Error> {
         let listing = self.store.list(ListOptions::prefix(ROOT)).await?;
-        self.load(listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.as_ref())), listing.revision);
+        self.load(
+            listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.as_ref())),
+            listing.revision,
+        );
         let mut watch = self.store.watch(ROOT, listing.revision).await?;
         while let Some(event) = watch.recv().await {
             self.publish(event?, &mut watch)?;

@@ -127,7 +127,11 @@ impl Cache {
     pub fn snapshot_and_cursor(&self) -> (Arc<Snapshot>, Revision, Cursor) {
         let published = self.published.read();
         let next = published.first + published.ring.len() as u64;
-        (published.snapshot.clone(), published.revision, Cursor { next, after: published.revision, changed: self.changed.subscribe() })
+        (
+            published.snapshot.clone(),
+            published.revision,
+            Cursor { next, after: published.revision, changed: self.changed.subscribe() },
+        )
     }
 
     /// A cursor at the first event after `revision`.

@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 
 use crate::resource::{Resource, Subresource};
 
+/// Versions with their resources' descriptions.
+type Versions<'a> = Vec<(&'a str, Vec<Value>)>;
+
 /// The document of the core group or of all others.
 pub fn document(resources: &[Arc<Resource>], core: bool) -> Value {
-    let mut groups: Vec<(&str, Vec<(&str, Vec<Value>)>)> = Vec::new();
+    let mut groups: Vec<(&str, Versions<'_>)> = Vec::new();
     for resource in resources.iter().filter(|resource| resource.group.is_empty() == core) {
         let at = match groups.iter().position(|(group, _)| *group == resource.group) {
             Some(at) => at,

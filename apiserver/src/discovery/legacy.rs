@@ -32,7 +32,9 @@ impl Legacy {
                 let version = resource.api_version();
                 match resource.group.as_str() {
                     "" => json!({"kind": "APIResourceList", "groupVersion": version, "resources": []}),
-                    _ => json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []}),
+                    _ => {
+                        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []})
+                    }
                 }
             });
             if let Some(list) = document["resources"].as_array_mut() {

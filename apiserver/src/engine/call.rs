@@ -84,7 +84,8 @@ impl Call {
         if let Some(manager) = self.query.text("fieldManager") {
             return manager.to_owned();
         }
-        let agent = self.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let agent =
+            self.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let name = agent.split('/').next().unwrap_or_default();
         let name: String = name.chars().filter(|c| !c.is_control()).take(128).collect();
         if name.is_empty() { "unknown".to_owned() } else { name }

@@ -89,7 +89,11 @@ fn propagation(policy: Option<&str>, orphan: Option<&str>) -> Result<Option<Prop
     let found = match (policy, orphan) {
         (Some(_), Some(_)) => {
             let path = Path::new("propagationPolicy");
-            errors.invalid(&path, policy.unwrap_or_default(), "orphanDependents and deletionPropagation cannot be both set");
+            errors.invalid(
+                &path,
+                policy.unwrap_or_default(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            );
             None
         }
         (Some("Orphan"), _) | (None, Some("true")) => Some(Propagation::Orphan),
@@ -192,7 +196,10 @@ async fn write_mark(
     let mut stored = value.clone();
     meta::set(&mut stored, "resourceVersion", Value::Null);
     let ttl = modify::time_to_live(call);
-    call.state.store.update(&call.key(), codec::serialize(call.state.schema, &stored).into(), current.revision, ttl).await
+    call.state
+        .store
+        .update(&call.key(), codec::serialize(call.state.schema, &stored).into(), current.revision, ttl)
+        .await
 }
 
 async fn remove(call: &Call, current: &Current, options: &DeleteOptions) -> Result<i64, pintle_store::Error> {
@@ -294,7 +301,8 @@ fn wanted_finalizers(object: &Value, propagation: Option<Propagation>) -> Vec<St
         Propagation::Foreground => Some(FOREGROUND),
         Propagation::Background => None,
     };
-    finalizers.retain(|finalizer| (finalizer != ORPHAN && finalizer != FOREGROUND) || Some(finalizer.as_str()) == wanted);
+    finalizers
+        .retain(|finalizer| (finalizer != ORPHAN && finalizer != FOREGROUND) || Some(finalizer.as_str()) == wanted);
     if let Some(wanted) = wanted
         && !finalizers.iter().any(|finalizer| finalizer == wanted)
     {
@@ -408,7 +416,8 @@ mod tests {
 
     #[test]
     fn namespaces_wait_for_their_spec_finalizer() {
-        let live = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let live =
+            json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         let Step::Mark(marked) = plan_namespace(&live, None, now()) else { panic!() };
         assert_eq!(marked["status"]["phase"], "Terminating");
         assert_eq!(plan_namespace(&marked, None, now()), Step::Keep);

@@ -117,7 +117,8 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let invalid = |why: &str| ApiError::BadRequest(format!("invalid continue token: continue key is not valid: {why}"));
+        let invalid =
+            |why: &str| ApiError::BadRequest(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
         match token.v.as_str() {
@@ -142,7 +143,8 @@ impl ListOptions {
             None => 0,
         };
         let selection = Selection::parse(query, resource)?;
-        let revision = revision(query).map_err(|text| ApiError::BadRequest(format!("invalid resource version: {text}")))?;
+        let revision =
+            revision(query).map_err(|text| ApiError::BadRequest(format!("invalid resource version: {text}")))?;
         let page = query.text("continue").map(Token::decode).transpose()?;
         if page.is_some() && revision.is_some_and(|revision| revision > 0) {
             return Err(ApiError::BadRequest("specifying resource version is not allowed when using continue".into()));
@@ -178,9 +180,8 @@ impl WatchOptions {
     /// Reads and checks the parameters of a watch.
     pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
         check_match(query, true)?;
-        let revision = revision(query).map_err(|text| {
-            ApiError::Other(Box::new(pintle_machinery::status::Status::failure(500, "", text)))
-        })?;
+        let revision = revision(query)
+            .map_err(|text| ApiError::Other(Box::new(pintle_machinery::status::Status::failure(500, "", text))))?;
         Ok(Self {
             revision,
             initial_events: query.flag("sendInitialEvents"),
@@ -206,7 +207,10 @@ fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
                 errors.not_supported(&path, other, &["NotOlderThan"]);
             }
             (None, Some(_)) => {
-                errors.forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+                errors.forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                );
             }
         }
         return finish(errors);
@@ -243,9 +247,9 @@ fn finish(errors: ErrorList) -> Result<(), ApiError> {
 pub fn revision(query: &Query) -> Result<Option<Revision>, String> {
     match query.text("resourceVersion") {
         None => Ok(None),
-        Some(text) => parse_revision(text).map(Some).map_err(|why| {
-            format!("resourceVersion: Invalid value: \"{text}\": {why}")
-        }),
+        Some(text) => {
+            parse_revision(text).map(Some).map_err(|why| format!("resourceVersion: Invalid value: \"{text}\": {why}"))
+        }
     }
 }
 

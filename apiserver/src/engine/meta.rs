@@ -145,7 +145,9 @@ pub fn validate_update(new: &Value, old: &Value) -> ErrorList {
         let known = finalizers(old);
         let added: Vec<_> = finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
         if !added.is_empty() {
-            let detail = format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+            );
             errors.forbidden(&path.child("finalizers"), detail);
         }
     }
@@ -246,13 +248,25 @@ mod tests {
             let errors = validate_new(&object, namespaced, &Rules::NONE);
             errors.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let ok = json!({"metadata": {"name": "a.b", "namespace": "n", "labels": {"app.x/y": "z"}, "finalizers": ["a/b"]}});
+        let ok =
+            json!({"metadata": {"name": "a.b", "namespace": "n", "labels": {"app.x/y": "z"}, "finalizers": ["a/b"]}});
         assert!(causes(ok.clone(), true).is_empty(), "{:?}", causes(ok, true));
-        assert_eq!(causes(json!({"metadata": {}}), false), ["metadata.name: Required value: name or generateName is required"]);
-        assert!(causes(json!({"metadata": {"name": "A"}}), false)[0].starts_with("metadata.name: Invalid value: \"A\": a lowercase RFC 1123"));
-        assert!(causes(json!({"metadata": {"name": "a", "labels": {"a b": "c"}}}), false)[0].starts_with("metadata.labels: Invalid value: \"a b\""));
+        assert_eq!(
+            causes(json!({"metadata": {}}), false),
+            ["metadata.name: Required value: name or generateName is required"]
+        );
+        assert!(
+            causes(json!({"metadata": {"name": "A"}}), false)[0]
+                .starts_with("metadata.name: Invalid value: \"A\": a lowercase RFC 1123")
+        );
+        assert!(
+            causes(json!({"metadata": {"name": "a", "labels": {"a b": "c"}}}), false)[0]
+                .starts_with("metadata.labels: Invalid value: \"a b\"")
+        );
         assert!(causes(json!({"metadata": {"name": "a", "generateName": "b-"}}), false).is_empty());
-        assert!(causes(json!({"metadata": {"name": "a", "finalizers": ["x"]}}), false)[0].contains("standard finalizer"));
+        assert!(
+            causes(json!({"metadata": {"name": "a", "finalizers": ["x"]}}), false)[0].contains("standard finalizer")
+        );
     }
 
     #[test]

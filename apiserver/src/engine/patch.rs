@@ -74,7 +74,7 @@ fn check_options(call: &Call, kind: PatchKind) -> Result<(), ApiError> {
     match errors.is_empty() {
         true => Ok(()),
         false => {
-            let kind = pintle_machinery::status::GroupResource::new("meta.k8s.io", "PatchOptions");
+            let kind = GroupResource::new("meta.k8s.io", "PatchOptions");
             Err(ApiError::invalid(&kind, "", errors))
         }
     }
@@ -108,7 +108,11 @@ fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
     let decoded = json::decode(schema, ty, &bytes).map_err(|error| {
         let message = error.to_string();
         let mut errors = pintle_machinery::field_path::ErrorList::new();
-        errors.invalid(&pintle_machinery::field_path::Path::new("patch"), String::from_utf8_lossy(&bytes).into_owned(), message);
+        errors.invalid(
+            &pintle_machinery::field_path::Path::new("patch"),
+            String::from_utf8_lossy(&bytes).into_owned(),
+            message,
+        );
         ApiError::invalid(&GroupResource::new("", ""), "", errors)
     })?;
     if !decoded.strict_errors.is_empty() {
@@ -139,7 +143,10 @@ async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiEr
             return Err(call.not_found());
         }
         if !meta::text(&applied, "uid").is_empty() {
-            let message = format!("uid mismatch: the provided object specified uid {}, and no existing object was found", meta::text(&applied, "uid"));
+            let message = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                meta::text(&applied, "uid")
+            );
             return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
         }
         match create::create_applied(call, &applied, dry_run).await {
@@ -153,7 +160,8 @@ async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiEr
 
 /// The body of an apply request: JSON or YAML, checked by the schema, but with just the fields that it names.
 fn applied_configuration(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let bad = |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: yaml: {why}"));
+    let bad =
+        |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: yaml: {why}"));
     let json: Cow<'_, [u8]> = match body.first() {
         Some(b'{') if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Cow::Borrowed(body),
         _ => {

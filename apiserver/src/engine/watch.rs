@@ -58,9 +58,11 @@ pub async fn watch(call: Call) -> Answer {
     } else {
         watcher.start_after(watcher.options.revision.unwrap_or(0));
     }
-    let parts = futures::stream::unfold(watcher, |mut watcher| async move {
-        watcher.next().await.map(|bytes| (bytes, watcher))
-    });
+    let parts =
+        futures::stream::unfold(
+            watcher,
+            |mut watcher| async move { watcher.next().await.map(|bytes| (bytes, watcher)) },
+        );
     Ok(present::with_body(StatusCode::OK, &content_type, body::stream(parts)))
 }
 
@@ -149,7 +151,9 @@ impl Watcher {
     /// What can be sent now.
     fn ready(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        while out.len() < PART && let Some(entry) = self.initial.pop_front() {
+        while out.len() < PART
+            && let Some(entry) = self.initial.pop_front()
+        {
             self.write(&mut out, "ADDED", &entry);
         }
         if !self.initial.is_empty() {
@@ -201,12 +205,10 @@ impl Watcher {
                 out.extend_from_slice(&entry.json);
                 out.extend_from_slice(b"}\n");
             }
-            (Form::Object, Encoding::Protobuf) => {
-                match codec::protobuf_event(&self.call, kind, entry) {
-                    Ok(frame) => out.extend_from_slice(&frame),
-                    Err(error) => self.failed = Some(error),
-                }
-            }
+            (Form::Object, Encoding::Protobuf) => match codec::protobuf_event(&self.call, kind, entry) {
+                Ok(frame) => out.extend_from_slice(&frame),
+                Err(error) => self.failed = Some(error),
+            },
             (Form::Object, _) => {
                 let mut value = entry.value();
                 codec::to_served(&self.call, &mut value);

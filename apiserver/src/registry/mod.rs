@@ -12,6 +12,8 @@ mod core;
 mod fields;
 mod names;
 mod table;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod value;
 
@@ -50,6 +52,9 @@ pub struct Column {
     pub description: &'static str,
 }
 
+/// Warnings about a write: (context, new, old).
+pub type Warnings = fn(&Context<'_>, &Value, Option<&Value>) -> Vec<String>;
+
 /// The deviations of one resource. All of it is optional.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
@@ -65,7 +70,7 @@ pub struct Rules {
     /// Errors of an update: (context, new, old).
     pub validate_update: Option<fn(&Context<'_>, &Value, &Value) -> ErrorList>,
     /// Warnings for the client about a created or updated object: (context, new, old).
-    pub warnings: Option<fn(&Context<'_>, &Value, Option<&Value>) -> Vec<String>>,
+    pub warnings: Option<Warnings>,
     /// How the object's name is checked; `None`: DNS-1123 subdomain.
     pub validate_name: Option<fn(&str, bool) -> Vec<String>>,
     /// Columns of the Table form; empty: Name and Created At.

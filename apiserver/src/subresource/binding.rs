@@ -27,9 +27,13 @@ pub async fn bind(call: &Call, body: &[u8]) -> Answer {
     let make = |pod: &Value| bound(&pod_call, pod, &binding);
     modify::modify(&pod_call, &make, Ownership::Server, dry_run).await?;
     let status = Status { code: 201, ..Status::success(Default::default()) };
-    present::object(call, StatusCode::CREATED, &json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status.status, "code": 201,
-    }))
+    present::object(
+        call,
+        StatusCode::CREATED,
+        &json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status.status, "code": 201,
+        }),
+    )
 }
 
 fn check(binding: &Value) -> Result<(), ApiError> {
@@ -53,12 +57,20 @@ fn check(binding: &Value) -> Result<(), ApiError> {
 }
 
 fn bound(call: &Call, pod: &Value, binding: &Value) -> Result<Value, ApiError> {
-    let conflict = |message: String| Err(ApiError::conflict(
-        &pintle_machinery::status::GroupResource::new("", "pods/binding"), &call.info.name, message));
+    let conflict = |message: String| {
+        Err(ApiError::conflict(
+            &pintle_machinery::status::GroupResource::new("", "pods/binding"),
+            &call.info.name,
+            message,
+        ))
+    };
     let name = &call.info.name;
     let uid = meta::text(binding, "uid");
     if !uid.is_empty() && uid != meta::text(pod, "uid") {
-        return conflict(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::text(pod, "uid")));
+        return conflict(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            meta::text(pod, "uid")
+        ));
     }
     if meta::is_deleting(pod) {
         return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));

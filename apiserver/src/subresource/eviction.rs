@@ -143,7 +143,9 @@ fn allowed(budget: &Value, name: &str) -> Result<(), ApiError> {
         return refuse(cause(format!("The disruption budget {name} is still being processed by the server.")));
     }
     if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
-        return refuse(cause(format!("DisruptedPods map too big - too many evictions not confirmed by PDB controller ({name})")));
+        return refuse(cause(format!(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller ({name})"
+        )));
     }
     if number("disruptionsAllowed") <= 0 {
         let message = format!(
@@ -162,8 +164,10 @@ mod tests {
 
     #[test]
     fn budgets_are_spent_until_none_is_left() {
-        let budget = |allowed: i64| json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1,
-            "disruptionsAllowed": allowed, "desiredHealthy": 2, "currentHealthy": 2}});
+        let budget = |allowed: i64| {
+            json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1,
+            "disruptionsAllowed": allowed, "desiredHealthy": 2, "currentHealthy": 2}})
+        };
         assert!(allowed(&budget(1), "b").is_ok());
         let status = allowed(&budget(0), "b").unwrap_err().status();
         assert_eq!((status.code, status.reason.as_str()), (429, "TooManyRequests"));

@@ -44,8 +44,15 @@ pub struct Plan {
 }
 
 /// Headers that end at each hop.
-const HOP_BY_HOP: [&str; 7] =
-    ["keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding"];
+const HOP_BY_HOP: [&str; 7] = [
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+];
 
 /// The request is to be relayed.
 pub fn of(resource: &Resource, info: &RequestInfo) -> Option<Relay> {
@@ -62,8 +69,19 @@ pub fn of(resource: &Resource, info: &RequestInfo) -> Option<Relay> {
 }
 
 /// Relays it.
-pub async fn relay(state: &Arc<State>, relay: Relay, parts: Parts, body: Body, info: &RequestInfo, query: &Query) -> Answer {
-    if relay != Relay::Kubelet && info.rest.is_empty() && !parts.uri.path().ends_with('/') && parts.method == Method::GET {
+pub async fn relay(
+    state: &Arc<State>,
+    relay: Relay,
+    parts: Parts,
+    body: Body,
+    info: &RequestInfo,
+    query: &Query,
+) -> Answer {
+    if relay != Relay::Kubelet
+        && info.rest.is_empty()
+        && !parts.uri.path().ends_with('/')
+        && parts.method == Method::GET
+    {
         return Ok(redirect_to_slash(&parts));
     }
     if info.subresource == "log" && target::unassigned(state, info).await? {
@@ -171,7 +189,9 @@ mod tests {
     #[test]
     fn hop_headers_stay_behind_and_upgrades_keep_theirs() {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("connection", "Upgrade, X-Own"), ("upgrade", "SPDY/3.1"), ("x-own", "1"), ("accept", "*/*"), ("te", "x")] {
+        for (name, value) in
+            [("connection", "Upgrade, X-Own"), ("upgrade", "SPDY/3.1"), ("x-own", "1"), ("accept", "*/*"), ("te", "x")]
+        {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let names = |upgrading| {

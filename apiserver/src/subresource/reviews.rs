@@ -4,8 +4,8 @@ use http::StatusCode;
 use pintle_machinery::status::ApiError;
 
 use crate::auth::reviews;
-use crate::{codec, managed};
 use crate::engine::{Answer, Call, present};
+use crate::{codec, managed};
 
 /// Answers a review.
 pub fn answer(call: &Call, body: &[u8]) -> Answer {
@@ -14,9 +14,7 @@ pub fn answer(call: &Call, body: &[u8]) -> Answer {
     let (auth, user) = (&call.state.auth, &call.user);
     let mut answer = match call.resource.name.as_str() {
         "subjectaccessreviews" => reviews::subject_access(&auth.authorizer, &review)?,
-        "localsubjectaccessreviews" => {
-            reviews::local_subject_access(&auth.authorizer, &review, &call.info.namespace)?
-        }
+        "localsubjectaccessreviews" => reviews::local_subject_access(&auth.authorizer, &review, &call.info.namespace)?,
         "selfsubjectaccessreviews" => reviews::self_subject_access(&auth.authorizer, user, &review)?,
         "selfsubjectrulesreviews" => reviews::self_subject_rules(&auth.authorizer, user, &review)?,
         "selfsubjectreviews" => reviews::self_subject(user, call.now),

@@ -124,7 +124,8 @@ fn selector_text(selector: &Value) -> String {
         .collect();
     for expression in selector["matchExpressions"].as_array().into_iter().flatten().filter(|_| structured) {
         let key = expression["key"].as_str().unwrap_or_default();
-        let mut values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         values.sort_unstable();
         terms.push(match expression["operator"].as_str().unwrap_or_default() {
             "In" => format!("{key} in ({})", values.join(",")),

@@ -146,8 +146,7 @@ fn container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
     if let Some(default) = annotation.as_str().filter(|default| main.iter().any(|own| own == default)) {
         return Ok(default.to_owned());
     }
-    let mut message =
-        format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
+    let mut message = format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
     if !init.is_empty() {
         message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
     }
@@ -193,7 +192,9 @@ async fn node_target(state: &Arc<State>, name: &str) -> Result<Target, ApiError>
     let host = ADDRESS_TYPES
         .iter()
         .find_map(|ty| addresses.iter().find(|address| address["type"] == *ty)?["address"].as_str())
-        .ok_or_else(|| ApiError::Internal(format!("no preferred addresses found; known addresses: [] of node {name}")))?;
+        .ok_or_else(|| {
+            ApiError::Internal(format!("no preferred addresses found; known addresses: [] of node {name}"))
+        })?;
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
     let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0).unwrap_or(KUBELET_PORT);
     Ok(Target { host: host.to_owned(), port, tls: true })
@@ -225,10 +226,13 @@ async fn endpoint(state: &Arc<State>, namespace: &str, name: &str, port: &str) -
     let ports = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
     let chosen = match port {
         "" if ports.len() == 1 => ports.first(),
-        wanted => ports.iter().find(|own| own["name"] == wanted || own["port"].to_string() == wanted),
+        wanted => {
+            ports.iter().find(|own| own["name"] == wanted || wanted.parse().is_ok_and(|port: u64| own["port"] == port))
+        }
     };
     let unavailable = |message: String| ApiError::Other(Box::new(Status::failure(503, "ServiceUnavailable", message)));
-    let chosen = chosen.ok_or_else(|| unavailable(format!("no service port \"{port}\" found for service \"{name}\"")))?;
+    let chosen =
+        chosen.ok_or_else(|| unavailable(format!("no service port \"{port}\" found for service \"{name}\"")))?;
     let port_name = chosen["name"].as_str().unwrap_or_default();
     let mut slices = internal::list(state, "discovery.k8s.io", "endpointslices", namespace);
     slices.retain(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == name);
