@@ -101,6 +101,8 @@ pub struct FieldError {
     pub field: String,
     /// The value found there.
     pub value: Value,
+    /// How the value is shown, where not as its JSON.
+    pub shown: Option<String>,
     /// More words.
     pub detail: String,
 }
@@ -108,7 +110,13 @@ pub struct FieldError {
 impl FieldError {
     /// From all parts.
     pub fn new(fault: Fault, path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { fault, field: path.to_string(), value: value.into(), detail: detail.into() }
+        Self { fault, field: path.to_string(), value: value.into(), shown: None, detail: detail.into() }
+    }
+
+    /// The same with other words for the value: Go's structs, for one, don't order their fields as JSON here does.
+    pub fn shown_as(mut self, shown: impl Into<String>) -> Self {
+        self.shown = Some(shown.into());
+        self
     }
 
     /// The message without the field.
@@ -116,9 +124,10 @@ impl FieldError {
         let mut text = self.fault.words().1.to_owned();
         if self.fault.shows_value() {
             text.push_str(": ");
-            match &self.value {
-                Value::String(value) => text.push_str(&quoted(value)),
-                value => text.push_str(&value.to_string()),
+            match (&self.shown, &self.value) {
+                (Some(shown), _) => text.push_str(shown),
+                (None, Value::String(value)) => text.push_str(&quoted(value)),
+                (None, value) => text.push_str(&value.to_string()),
             }
         }
         if !self.detail.is_empty() {

@@ -117,14 +117,10 @@ pub fn flowschemas(schema: &Value, now: Timestamp) -> Vec<Value> {
 pub fn prioritylevelconfigurations(level: &Value, now: Timestamp) -> Vec<Value> {
     let shown = |path: &str| number(level, path).map_or(Value::from(NONE), Value::from);
     let queuing = "spec.limited.limitResponse.queuing";
-    let shares = match text(level, "spec.type") {
-        "Exempt" => shown("spec.exempt.nominalConcurrencyShares"),
-        _ => shown("spec.limited.nominalConcurrencyShares"),
-    };
     vec![
         name(level),
         text(level, "spec.type").into(),
-        shares,
+        shown("spec.limited.nominalConcurrencyShares"),
         shown(&format!("{queuing}.queues")),
         shown(&format!("{queuing}.handSize")),
         shown(&format!("{queuing}.queueLengthLimit")),

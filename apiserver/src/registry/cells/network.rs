@@ -80,7 +80,10 @@ pub fn endpoints(endpoints: &Value, now: Timestamp) -> Vec<Value> {
 pub fn endpointslices(slice: &Value, now: Timestamp) -> Vec<Value> {
     let ports: Vec<String> = items(slice, "ports")
         .iter()
-        .map(|port| at(port, "port").as_i64().map_or("*".to_owned(), |number| number.to_string()))
+        .map(|port| match at(port, "port").as_i64() {
+            Some(number) => number.to_string(),
+            None => or(text(port, "name"), "*").to_owned(),
+        })
         .collect();
     let addresses: Vec<String> = items(slice, "endpoints")
         .iter()
@@ -131,21 +134,21 @@ pub fn networkpolicies(policy: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(policy), selector(policy, "spec.podSelector").into(), age(policy, now)]
 }
 
-/// IPAddresses.
-pub fn ipaddresses(address: &Value, _now: Timestamp) -> Vec<Value> {
+/// IPAddresses. Upstream gives the age without a column for it.
+pub fn ipaddresses(address: &Value, now: Timestamp) -> Vec<Value> {
     let parent = at(address, "spec.parentRef");
     let group = text(parent, "group");
     let resource = text(parent, "resource");
     let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     let place = [text(parent, "namespace"), text(parent, "name")];
     let place = join(place.into_iter().filter(|part| !part.is_empty()), "/");
-    vec![name(address), format!("{resource}/{place}").into()]
+    vec![name(address), format!("{resource}/{place}").into(), age(address, now)]
 }
 
 /// ServiceCIDRs.
-pub fn servicecidrs(cidr: &Value, _now: Timestamp) -> Vec<Value> {
+pub fn servicecidrs(cidr: &Value, now: Timestamp) -> Vec<Value> {
     let cidrs = join(items(cidr, "spec.cidrs").iter().filter_map(Value::as_str), ",");
-    vec![name(cidr), cidrs.into()]
+    vec![name(cidr), cidrs.into(), age(cidr, now)]
 }
 
 /// APIServices.

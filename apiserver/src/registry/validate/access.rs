@@ -1,8 +1,8 @@
 //! Errors of roles and their bindings.
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{IMMUTABLE, one_of};
 use crate::registry::Context;
@@ -103,8 +103,12 @@ pub fn binding_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
     let mut errors = binding(context, new);
     if new["roleRef"] != old["roleRef"] {
         let reference = &new["roleRef"];
-        let value = json!({"APIGroup": reference["apiGroup"], "Kind": reference["kind"], "Name": reference["name"]});
-        errors.invalid(&Path::new("roleRef"), value, IMMUTABLE);
+        let shown = format!(
+            "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
+            reference["apiGroup"], reference["kind"], reference["name"]
+        );
+        let error = FieldError::new(Fault::Invalid, &Path::new("roleRef"), reference.clone(), IMMUTABLE);
+        errors.push(error.shown_as(shown));
     }
     errors
 }

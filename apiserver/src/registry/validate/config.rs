@@ -210,7 +210,7 @@ pub fn priority_class(_context: &Context<'_>, class: &Value) -> ErrorList {
         errors.forbidden(&Path::new("value"), detail);
     }
     let policy = text(class, "preemptionPolicy");
-    one_of(&mut errors, &Path::new("preemptionPolicy"), policy, &["Never", "PreemptLowerPriority"]);
+    one_of(&mut errors, &Path::new("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
     errors
 }
 

@@ -88,10 +88,12 @@ fn environment(errors: &mut ErrorList, container: &Value, path: &Path) {
         }
     }
     for (index, source) in items(container, "envFrom").iter().enumerate() {
-        let path = path.child("envFrom").index(index);
+        // Which of the sources it is isn't told.
+        let list = path.child("envFrom");
+        let path = list.index(index);
         match (has(source, "configMapRef"), has(source, "secretRef")) {
-            (false, false) => errors.invalid(&path, "", "must specify one of: `configMapRef` or `secretRef`"),
-            (true, true) => errors.invalid(&path, "", "may not have more than one field specified at a time"),
+            (false, false) => errors.invalid(&list, "", "must specify one of: `configMapRef` or `secretRef`"),
+            (true, true) => errors.invalid(&list, "", "may not have more than one field specified at a time"),
             _ => {}
         }
         for field in ["configMapRef", "secretRef"].into_iter().filter(|field| has(source, field)) {

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{CIDR, IP, is_cidr, is_ip, label_selector, labels, one_of, port};
 use crate::registry::Context;
@@ -87,9 +87,11 @@ fn duplicates(errors: &mut ErrorList, ports: &[Value], ty: &str, path: &Path) {
     }
     for (index, item) in ports.iter().enumerate() {
         if !numbers.insert((int(item, "port"), text(item, "protocol"))) {
-            let value = json!({"Name": "", "Protocol": item["protocol"], "AppProtocol": null,
-                "Port": item["port"], "TargetPort": 0, "NodePort": 0});
-            errors.duplicate(&path.index(index), value);
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
+                item["protocol"], item["port"]
+            );
+            errors.push(FieldError::new(Fault::Duplicate, &path.index(index), item.clone(), "").shown_as(shown));
         }
     }
 }

@@ -220,6 +220,7 @@ fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<
     for (index, volume) in items(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
         let name = text(volume, "name");
+        let before = errors.len();
         let sources = volume.as_object().into_iter().flatten().filter(|(field, _)| *field != "name");
         for (position, (field, source)) in sources.enumerate() {
             if position > 0 {
@@ -233,10 +234,14 @@ fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<
             errors.required(&path.child("name"), "");
             faults.clear();
         }
-        if faults.is_empty() && !name.is_empty() && !known.insert(name) {
+        if faults.is_empty() && known.contains(name) {
             errors.duplicate(&path.child("name"), name);
         }
         errors.invalid_each(&path.child("name"), name, faults);
+        // Faulty volumes can't be mounted and don't take their name.
+        if errors.len() == before {
+            known.insert(name);
+        }
     }
     known
 }

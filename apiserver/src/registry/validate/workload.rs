@@ -1,7 +1,8 @@
 //! Errors of workloads.
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::selector::label::Selector;
+use pintle_machinery::status::quoted;
 use serde_json::{Value, json};
 
 use super::{label_selector, not_negative, one_of, pod, unchanged};
@@ -49,6 +50,12 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value) {
     }
 }
 
+/// A strategy of unknown type, as Go's struct shows it.
+fn strategy_fault(fault: Fault, path: &Path, ty: &str, detail: &str) -> FieldError {
+    let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", quoted(ty));
+    FieldError::new(fault, path, ty, detail).shown_as(shown)
+}
+
 /// Deployment.
 pub fn deployment(_context: &Context<'_>, deployment: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
@@ -66,8 +73,8 @@ pub fn deployment(_context: &Context<'_>, deployment: &Value) -> ErrorList {
         "RollingUpdate" => rolling(&mut errors, at(strategy, "rollingUpdate"), &at_strategy.child("rollingUpdate")),
         "Recreate" => {}
         other => {
-            let value = json!({"Type": other, "RollingUpdate": null});
-            errors.not_supported(&at_strategy, value, &["Recreate", "RollingUpdate"]);
+            let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
+            errors.push(strategy_fault(Fault::NotSupported, &at_strategy, other, detail));
         }
     }
     not_negative(&mut errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
@@ -125,8 +132,8 @@ pub fn daemon_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     not_negative(&mut errors, at(set, "spec"), &path, &["minReadySeconds"]);
     let ty = text(set, "spec.updateStrategy.type");
     if !matches!(ty, "RollingUpdate" | "OnDelete") {
-        let value = json!({"Type": ty, "RollingUpdate": null});
-        errors.not_supported(&path.child("updateStrategy"), value, &["RollingUpdate", "OnDelete"]);
+        let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
+        errors.push(strategy_fault(Fault::NotSupported, &path.child("updateStrategy"), ty, detail));
     }
     not_negative(&mut errors, at(set, "spec"), &path, &["revisionHistoryLimit"]);
     errors
@@ -145,8 +152,8 @@ pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     }
     let ty = text(set, "spec.updateStrategy.type");
     if !matches!(ty, "RollingUpdate" | "OnDelete") {
-        let value = json!({"Type": ty, "RollingUpdate": null});
-        errors.invalid(&path.child("updateStrategy"), value, "must be 'RollingUpdate' or 'OnDelete'");
+        let detail = "must be 'RollingUpdate' or 'OnDelete'";
+        errors.push(strategy_fault(Fault::Invalid, &path.child("updateStrategy"), ty, detail));
     }
     not_negative(&mut errors, at(set, "spec"), &path, &COUNTS);
     selected_template(&mut errors, set, "statefulset");
@@ -216,13 +223,15 @@ pub fn budget(_context: &Context<'_>, budget: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(budget, "spec");
     if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
-        let value = json!({
-            "MinAvailable": spec["minAvailable"],
-            "Selector": at(spec, "selector"),
-            "MaxUnavailable": spec["maxUnavailable"],
-            "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy"),
-        });
-        errors.invalid(&path, value, "minAvailable and maxUnavailable cannot be both set");
+        let shown = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            spec["minAvailable"],
+            at(spec, "selector"),
+            spec["maxUnavailable"],
+            at(spec, "unhealthyPodEvictionPolicy"),
+        );
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::new(Fault::Invalid, &path, spec.clone(), detail).shown_as(shown));
     }
     for field in ["minAvailable", "maxUnavailable"] {
         count_or_percent(&mut errors, at(spec, field), &path.child(field));
