@@ -22,7 +22,7 @@ fn phase(object: &Value) -> Value {
     if deleting(object) { "Terminating".into() } else { text(object, "status.phase").into() }
 }
 
-fn class<'a>(object: &'a Value) -> &'a str {
+fn class(object: &Value) -> &str {
     let old = at(object, "metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
     old.and_then(Value::as_str).unwrap_or(text(object, "spec.storageClassName"))
 }

@@ -73,10 +73,8 @@ pub fn volume(volume: &mut Value) {
     let spec = object_mut(volume, "spec");
     default(spec, "persistentVolumeReclaimPolicy", "Retain");
     default(spec, "volumeMode", "Filesystem");
-    if let Some(path) = get_mut(spec, "hostPath") {
-        if !has(path, "type") {
-            set(path, "type", "");
-        }
+    if let Some(path) = get_mut(spec, "hostPath").filter(|path| !has(path, "type")) {
+        set(path, "type", "");
     }
 }
 

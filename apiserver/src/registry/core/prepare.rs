@@ -131,10 +131,9 @@ fn keep_node_ports(spec: &mut Value, before: &Value) {
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let same = |old: &&Value| old["port"] == port["port"] && old["protocol"] == port["protocol"];
         let node_port = old_ports.iter().find(same).map(|old| old["nodePort"].clone());
-        if let (true, Some(node_port)) = (uses && port["nodePort"].as_i64().unwrap_or_default() == 0, node_port) {
-            if node_port.as_i64().unwrap_or_default() != 0 {
-                set(port, "nodePort", node_port);
-            }
+        let node_port = node_port.and_then(|number| number.as_i64()).filter(|number| *number != 0);
+        if let (true, Some(number)) = (uses && port["nodePort"].as_i64().unwrap_or_default() == 0, node_port) {
+            set(port, "nodePort", number);
         }
     }
     if uses && at(spec, "healthCheckNodePort").is_null() {
