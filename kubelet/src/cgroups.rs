@@ -83,6 +83,23 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Weighs the classes against each other: burstable pods by their requests together, best-effort ones as little as
+    /// possible.
+    pub fn weigh(&self, burstable_milli: i64) {
+        if self.driver == CgroupDriver::Systemd {
+            return;
+        }
+        let under = if self.root.is_empty() { String::new() } else { format!("{}/", self.root) };
+        for (class, shares) in [("burstable", resources::shares(burstable_milli)), ("besteffort", resources::shares(0))] {
+            let path = format!("{under}kubepods/{class}");
+            let limits = PodLimits { shares, quota: None, memory: None };
+            match &self.hierarchy {
+                Hierarchy::V1(mounts) => mounts.iter().for_each(|m| limit_v1(&m.join(&path), limits)),
+                Hierarchy::V2(mount) => limit_v2(&mount.join(&path), limits),
+            }
+        }
+    }
+
     /// Removes the pod's group, of whatever class, and what the runtime left below it; it may be gone already. A group
     /// with processes stays.
     pub fn remove(&self, uid: &str) {

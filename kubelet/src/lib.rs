@@ -17,7 +17,7 @@
 //!   list is for what happens by itself;
 //! - no state but what the runtime and the API hold, and back-off counters; nothing global.
 //!
-//! Not here yet: eviction, node shutdown, in-place resize, device plugins, CSI, image volumes, log rotation, user
+//! Not here yet: eviction, node shutdown, in-place resize, device plugins, CSI, image volumes, user
 //! namespaces.
 
 mod admission;
@@ -28,6 +28,7 @@ pub mod dns;
 mod gc;
 mod host;
 pub mod images;
+mod log_rotation;
 pub mod node;
 mod objects;
 pub mod pods;

@@ -31,6 +31,9 @@ use crate::shared::Shared;
 
 /// Runs a kubelet until `shutdown`; containers go on running afterwards.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
+    // Whatever way this ends, no task of it stays behind.
+    let shutdown = shutdown.child_token();
+    let _ends_tasks = shutdown.clone().drop_guard();
     std::fs::create_dir_all(config.root_dir.join("pods")).context("making the kubelet's folder")?;
     std::fs::create_dir_all(&config.pod_logs_dir).context("making the folder of pod logs")?;
     let cri = pintle_cri::Client::new(&config.cri_endpoint)?;
@@ -44,6 +47,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let shared = Arc::new(Shared {
         images: Images::new(cri.clone(), objects.clone(), events.clone()),
         machine: Machine::read(),
+        shutdown: shutdown.clone(),
         client: client.clone(),
         cri,
         events,
@@ -84,8 +88,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         async move { manager.run(pods, shutdown).await }
     };
     tasks.spawn(pods_run);
-    shutdown.cancelled().await;
-    while tasks.join_next().await.is_some() {}
+    // No part ends before the shutdown unless it has failed.
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a part of the kubelet failed")?;
+        anyhow::ensure!(shutdown.is_cancelled(), "a part of the kubelet ended");
+    }
     Ok(())
 }
 

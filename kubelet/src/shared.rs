@@ -7,6 +7,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
+use tokio_util::sync::CancellationToken;
 
 use crate::cgroups::Cgroups;
 use crate::config::Config;
@@ -38,6 +39,8 @@ pub struct Shared {
     pub images: Images,
     /// The machine.
     pub machine: Machine,
+    /// Ends every task of this kubelet.
+    pub shutdown: CancellationToken,
 }
 
 impl Shared {

@@ -3,6 +3,8 @@
 //! Needs root and `PINTLE_UPSTREAM_BIN` (a folder with kube-apiserver, etcd and kubectl of v1.37); without it the test
 //! says so and passes.
 
+#![allow(clippy::unwrap_used, reason = "a test: a failure is to end it")]
+
 mod lab;
 mod scenarios;
 
@@ -14,6 +16,9 @@ use std::time::{Duration, Instant};
 use lab::{Lab, NODE, NODE_IP};
 use pintle_kubelet::{Config, EvictionThresholds, ServerTls};
 use tokio_util::sync::CancellationToken;
+
+/// Name and function.
+type Scenario = (&'static str, fn(&Lab));
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 
@@ -61,7 +66,7 @@ fn remove_cgroups(group: &str) {
 fn inner() {
     let env = |name: &str| std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set"));
     let log = std::fs::File::create(PathBuf::from(env("PINTLE_TEST_DIR")).join("kubelet.log")).unwrap();
-    tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false).with_writer(log).init();
+    tracing_subscriber::fmt().with_env_filter("info,pintle_kubelet=debug").with_ansi(false).with_writer(log).init();
     let begun = Instant::now();
     let lab = Lab::start(Path::new(&env("PINTLE_UPSTREAM_BIN")), Path::new(&env("PINTLE_TEST_DIR")));
     println!("lab up after {:?}", begun.elapsed());
@@ -69,13 +74,18 @@ fn inner() {
     let node = Node::start(&lab, &group);
     lab.wait_field(&format!("node/{NODE}"), ".status.conditions[?(@.type=='Ready')].status", "True", SECONDS(20));
     println!("node ready after {:?}", begun.elapsed());
+    if std::env::var_os("PINTLE_TEST_LATENCY").is_some() {
+        scenarios::latency(&lab);
+        print!("{}", std::fs::read_to_string(lab.dir.join("kubelet.log")).unwrap());
+        return;
+    }
     if let Some(script) = std::env::var_os("PINTLE_TEST_SCRIPT") {
         let mut shell = Command::new("bash");
         shell.arg(script).env("KUBECONFIG", lab.kubeconfig()).env("LAB", &lab.dir);
         lab::run(&mut shell);
         return;
     }
-    let scenarios: [(&str, fn(&Lab)); 13] = [
+    let scenarios: [Scenario; 13] = [
         ("runs and ends", scenarios::runs_and_ends),
         ("environment and volumes", scenarios::environment_and_volumes),
         ("phases of jobs", scenarios::phases_of_jobs),

@@ -96,6 +96,11 @@ pub fn pod_sum(pod: &Pod, of: impl Fn(&Container) -> i64, overhead: i64) -> i64 
     (apps + sidecars).max(peak) + overhead
 }
 
+/// The pod's CPU request in thousandths, for weighing.
+pub fn cpu_milli(pod: &Pod) -> i64 {
+    pod_sum(pod, |c| cpu_request(c.resources.as_ref()), 0)
+}
+
 /// Values of the pod's control group.
 pub fn for_pod(pod: &Pod) -> PodLimits {
     let s = spec::spec(pod);

@@ -16,6 +16,7 @@ use super::spec;
 use super::worker::{self, Handle, Message};
 use super::writer::Target;
 use crate::admission;
+use crate::container::resources;
 use crate::shared::Shared;
 use crate::volumes;
 
@@ -84,10 +85,19 @@ impl Manager {
                     }
                     Err(error) => tracing::debug!(%error, "runtime not listed"),
                 },
-                _ = refresh.tick() => self.tell_all(|| Message::Refresh),
+                _ = refresh.tick() => {
+                    self.weigh();
+                    self.tell_all(|| Message::Refresh);
+                }
             }
         }
         events.abort();
+    }
+
+    fn weigh(&self) {
+        let entries = self.entries.lock();
+        let burstable = entries.values().filter(|e| !e.ended() && spec::qos(&e.pod) == spec::Qos::Burstable);
+        self.shared.cgroups.weigh(burstable.map(|e| resources::cpu_milli(&e.pod)).sum());
     }
 
     /// Wakes workers by the runtime's own events, where it has them; the list stays the truth.

@@ -61,6 +61,7 @@ pub struct Job {
 pub async fn run(shared: &Shared, mut job: Job, report: impl Fn(Progress)) {
     let actions = std::mem::take(&mut job.actions);
     for action in actions {
+        let begun = std::time::Instant::now();
         let result = match &action {
             Action::StopSandbox { id } => stop_sandbox(shared, &job.pod, id, &report).await,
             Action::CreateSandbox { attempt } => create_sandbox(shared, &mut job, *attempt, &report).await,
@@ -71,6 +72,7 @@ pub async fn run(shared: &Shared, mut job: Job, report: impl Fn(Progress)) {
             }
             Action::Kill { .. } => Ok(()),
         };
+        tracing::debug!(pod = spec::full_name(&job.pod), ?action, took = ?begun.elapsed(), "step");
         if let Err(failure) = result {
             return report(Progress::Failed(failure));
         }

@@ -20,6 +20,7 @@ use super::writer::{self, Desired, Target};
 use super::{kill, observe, spec, status};
 use crate::container::field::Addresses;
 use crate::gc;
+use crate::log_rotation;
 use crate::probes;
 use crate::shared::Shared;
 use crate::volumes::{self, Paths};
@@ -143,6 +144,7 @@ impl Worker {
             };
             self.write_to(target, self.pod.status.clone());
         }
+        tracing::debug!(pod = spec::full_name(&self.pod), "worker begins");
         self.note_deletion();
         self.observe().await;
         loop {
@@ -153,6 +155,7 @@ impl Worker {
             let wake = self.wake_at.map(|at| at.duration_since(Timestamp::now()));
             let wake = wake.map_or(self.shared.config.sync_frequency, |d| d.try_into().unwrap_or(Duration::ZERO));
             tokio::select! {
+                () = self.shared.shutdown.cancelled() => break,
                 message = inbox.recv() => match message {
                     Some(message) => self.handle_all(message, &mut inbox).await,
                     None => break,
@@ -545,7 +548,10 @@ impl Worker {
     /// Brings the contents of volumes up to date, and removes containers that are not needed any more.
     async fn refresh(&mut self) {
         let (cri, runtime) = (self.shared.cri.clone(), self.runtime.clone());
-        tokio::spawn(async move { gc::prune(&cri, &runtime).await });
+        tokio::spawn(async move {
+            gc::prune(&cri, &runtime).await;
+            log_rotation::rotate(&cri, &runtime).await;
+        });
         if self.paths.is_none() || self.steps.is_some() || self.termination.is_some() {
             return;
         }

@@ -56,7 +56,10 @@ async fn write(api: &Api<Pod>, target: &Target, written: &mut PodStatus, wanted:
     let Some(status) = wanted.status.as_deref() else { return Ok(false) };
     if let Some(patch) = patch(target, written, status) {
         match api.patch_status(&target.name, &PatchParams::default(), &Patch::Strategic(patch)).await {
-            Ok(_) => *written = status.clone(),
+            Ok(_) => {
+                tracing::debug!(pod = target.name, phase = status.phase, "status written");
+                *written = status.clone();
+            }
             Err(kube::Error::Api(s)) if s.code == 404 || s.code == 409 => return Ok(true),
             // A status that the API refuses for good is not sent again.
             Err(kube::Error::Api(s)) if s.code == 422 || s.code == 400 => {

@@ -156,10 +156,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         self.dir.join("kubeconfig")
     }
 
+    #[expect(clippy::zombie_processes, reason = "ended by the end of the PID namespace")]
     fn spawn(&self, name: &str, command: &mut Command) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.dir.join(format!("{name}.log"))).unwrap();
         let errors = log.try_clone().unwrap();
-        // Ended by the end of the PID namespace.
         let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         let child = child.unwrap_or_else(|e| panic!("{name}: {e}"));
         fs::write(self.dir.join(format!("{name}.pid")), child.id().to_string()).unwrap();
