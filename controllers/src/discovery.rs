@@ -19,14 +19,6 @@ impl Resource {
     pub fn can(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
     }
-
-    /// `pods` or `deployments.apps`.
-    pub fn name(&self) -> String {
-        match self.api.group.as_str() {
-            "" => self.api.plural.clone(),
-            group => format!("{}.{group}", self.api.plural),
-        }
-    }
 }
 
 /// All resources, each once.

@@ -18,6 +18,7 @@ pub mod table;
 mod claim;
 mod clusterrole;
 mod cronjob;
+mod csr;
 mod daemonset;
 mod deployment;
 mod discovery;

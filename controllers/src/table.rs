@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::context::Context;
 use crate::{
-    clusterrole, cronjob, daemonset, deployment, disruption, endpoints, endpointslice, endpointslicemirroring,
+    clusterrole, cronjob, csr, daemonset, deployment, disruption, endpoints, endpointslice, endpointslicemirroring,
     garbagecollector, job, namespace, nodeipam, nodelifecycle, podgc, replicaset, root_ca, serviceaccount, statefulset,
     tainteviction, ttl, volumeprotection,
 };
@@ -51,6 +51,9 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "persistentvolumeclaim-protection-controller" => volumeprotection::claims,
     "persistentvolume-protection-controller" => volumeprotection::volumes,
     "disruption-controller" => disruption::run,
+    "certificatesigningrequest-approving-controller" => csr::approving,
+    "certificatesigningrequest-signing-controller" => csr::signing,
+    "certificatesigningrequest-cleaner-controller" => csr::cleaner,
     "clusterrole-aggregation-controller" => clusterrole::run,
 };
 

@@ -137,10 +137,10 @@ pub fn plan(o: &Observed<'_>) -> Plan {
             plan.create.push(name.to_owned());
         } else if !may_stay {
             plan.delete.extend(live.into_iter().cloned());
-        } else if let Some(kept) = keep_one(&mut plan, live) {
-            if meta::labels(&kept.metadata).get(REVISION_LABEL).map(String::as_str) != Some(o.hash) {
-                outdated.push(kept.clone());
-            }
+        } else if let Some(kept) = keep_one(&mut plan, live)
+            && meta::labels(&kept.metadata).get(REVISION_LABEL).map(String::as_str) != Some(o.hash)
+        {
+            outdated.push(kept.clone());
         }
     }
     // Pods of nodes that are gone are left to the pod garbage collector; those that never got one are not.

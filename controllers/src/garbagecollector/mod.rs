@@ -164,10 +164,10 @@ impl Collector {
             }
         }
         let Some(api) = self.api(&node.place) else { return Ok(Action::Done) };
-        if let Some(live) = gone_is_fine(api.get_metadata(&node.place.name).await)? {
-            if meta::uid(&live.metadata) == uid {
-                drop_finalizer(&api, &live.metadata, ORPHAN).await?;
-            }
+        if let Some(live) = gone_is_fine(api.get_metadata(&node.place.name).await)?
+            && meta::uid(&live.metadata) == uid
+        {
+            drop_finalizer(&api, &live.metadata, ORPHAN).await?;
         }
         Ok(Action::Done)
     }

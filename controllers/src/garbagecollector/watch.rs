@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
@@ -22,6 +23,9 @@ use crate::meta;
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 /// Resources that own nothing and are owned by nobody, but are many.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+
+/// Of any object nothing but the metadata is asked for.
+type Metadata = PartialObjectMeta<DynamicObject>;
 
 /// The graph with the table of resources that it points into.
 #[derive(Default)]
@@ -61,11 +65,11 @@ impl Watches {
                 Ok(resources) => self.follow(resources),
                 Err(error) => tracing::warn!(%error, "discovery failed, will retry"),
             }
-            if !self.feeds.lock().is_empty() {
-                if let Some(ready) = ready.take() {
-                    self.synced().await;
-                    ready();
-                }
+            if !self.feeds.lock().is_empty()
+                && let Some(ready) = ready.take()
+            {
+                self.synced().await;
+                ready();
             }
             let pause = if ready.is_some() { Duration::from_secs(1) } else { DISCOVERY_PERIOD };
             tokio::select! {
@@ -118,7 +122,7 @@ impl Watches {
     fn start(&self, row: usize, resource: Resource) -> Feed {
         let stop = self.shutdown.child_token();
         let (tx, synced) = watch::channel(false);
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource.api);
+        let api: Api<Metadata> = Api::all_with(self.client.clone(), &resource.api);
         let (world, queue, until) = (self.world.clone(), self.queue.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -138,14 +142,8 @@ impl Watches {
     }
 }
 
-async fn feed(
-    api: Api<DynamicObject>,
-    row: usize,
-    world: &RwLock<World>,
-    queue: &Queue<Uid>,
-    synced: &watch::Sender<bool>,
-) {
-    let mut stream = Box::pin(watcher::metadata_watcher(api, watcher::Config::default()).default_backoff());
+async fn feed(api: Api<Metadata>, row: usize, world: &RwLock<World>, queue: &Queue<Uid>, synced: &watch::Sender<bool>) {
+    let mut stream = Box::pin(watcher::watcher(api, watcher::Config::default()).default_backoff());
     let mut listed: Vec<Uid> = Vec::new();
     while let Some(event) = stream.next().await {
         let wake = match event {

@@ -109,10 +109,11 @@ impl Controller {
 
     /// A pod whose job is gone is counted by nobody: it must not wait.
     async fn free_orphan(&self, key: &Key) -> anyhow::Result<Action> {
-        if let Some(pod) = self.pods.get(key.ns(), &key.name) {
-            if meta::has_finalizer(&pod.metadata, pod::TRACKING) && !has_job(&self.jobs, &pod) {
-                self.release(&pod).await?;
-            }
+        if let Some(pod) = self.pods.get(key.ns(), &key.name)
+            && meta::has_finalizer(&pod.metadata, pod::TRACKING)
+            && !has_job(&self.jobs, &pod)
+        {
+            self.release(&pod).await?;
         }
         Ok(Action::Done)
     }

@@ -54,7 +54,7 @@ fn runs_to_completion() {
     let first = pass(&mut j, &[], 0);
     assert_eq!((first.create.len(), first.status.active), (1, Some(1)));
     let a = tracked("a", "Succeeded");
-    let counting = pass(&mut j, &[a.clone()], 1);
+    let counting = pass(&mut j, std::slice::from_ref(&a), 1);
     assert_eq!(counting.release.len(), 1);
     assert_eq!(counting.create.len(), 1);
     let uids = counting.status.uncounted_terminated_pods.unwrap().succeeded.unwrap();
@@ -95,7 +95,7 @@ fn parallelism_is_kept() {
 fn failures_back_off_then_fail() {
     let mut j = job(json!({"completions": 1, "backoffLimit": 1}));
     let a = tracked("a", "Failed");
-    let waiting = pass(&mut j, &[a.clone()], 0);
+    let waiting = pass(&mut j, std::slice::from_ref(&a), 0);
     assert_eq!((waiting.create.len(), waiting.requeue), (0, Some(Duration::from_secs(10))));
     assert_eq!(waiting.backoff.failures, 1);
     let observed = |j, pods, backoff, now| Observed { job: j, pods, settled: true, backoff, now: at(now) };

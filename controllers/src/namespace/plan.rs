@@ -48,10 +48,10 @@ pub fn status(namespace: &Namespace, remains: &Remains, now: Timestamp) -> Names
     let mut merged: Vec<NamespaceCondition> =
         old.iter().filter(|c| !fresh.iter().any(|f| f.type_ == c.type_)).cloned().collect();
     for mut condition in fresh {
-        if let Some(present) = old.iter().find(|c| c.type_ == condition.type_) {
-            if present.status == condition.status {
-                condition.last_transition_time = present.last_transition_time.clone();
-            }
+        if let Some(present) = old.iter().find(|c| c.type_ == condition.type_)
+            && present.status == condition.status
+        {
+            condition.last_transition_time = present.last_transition_time.clone();
         }
         merged.push(condition);
     }

@@ -90,15 +90,15 @@ impl Controller {
         };
         let now = Timestamp::now();
         let config = &self.ctx.config;
-        if plan::is_silent(&self.listen(&node, now), config.node_monitor_grace_period, now) {
-            if let Some(conditions) = plan::unknown_conditions(&node, now) {
-                let mut changed = (*node).clone();
-                changed.status.get_or_insert_default().conditions = Some(conditions);
-                let api = self.ctx.api_all::<Node>();
-                let written = api.replace_status(name, &PostParams::default(), &changed).await;
-                let Some(written) = gone_is_fine(written)? else { return Ok(Action::Done) };
-                node = Arc::new(written);
-            }
+        if plan::is_silent(&self.listen(&node, now), config.node_monitor_grace_period, now)
+            && let Some(conditions) = plan::unknown_conditions(&node, now)
+        {
+            let mut changed = (*node).clone();
+            changed.status.get_or_insert_default().conditions = Some(conditions);
+            let api = self.ctx.api_all::<Node>();
+            let written = api.replace_status(name, &PostParams::default(), &changed).await;
+            let Some(written) = gone_is_fine(written)? else { return Ok(Action::Done) };
+            node = Arc::new(written);
         }
         let ready = plan::condition(&node, "Ready").map(|c| c.status.as_str());
         if let Some(taints) = plan::taints(&node, now) {

@@ -92,7 +92,7 @@ mod tests {
             (on("a", "Running", "out", true), Some(Why::OutOfService)),
             (on("a", "Running", "out", false), None),
         ] {
-            let doomed = plan(&[pod.clone()], &node, 10);
+            let doomed = plan(std::slice::from_ref(&pod), &node, 10);
             assert_eq!(doomed.first().map(|d| d.1), expected, "{:?}", pod.spec);
         }
         let many: Vec<_> = (0..5).map(|i| on(&format!("p{i}"), "Failed", "here", false)).collect();
