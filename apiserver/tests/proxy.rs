@@ -75,7 +75,8 @@ async fn lab() -> Lab {
     let status = json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
                         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}}});
     server.ok("POST", "/api/v1/nodes", json!({"metadata": {"name": "node"}, "status": status})).await;
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}});
     server.ok("POST", "/api/v1/namespaces/n/pods", pod).await;
     Lab { server, address, shutdown }
 }

@@ -1,8 +1,8 @@
 //! What a kind does differently from all others: a table row of pure functions for each resource that deviates.
 //!
 //! The verb engine asks [`rules`] and falls back to [`Rules::NONE`]. Order of the calls for a write:
-//! schema defaults, `defaults`, `prepare_create` or `prepare_update`, admission, `validate_create` or `validate_update`,
-//! managed fields, compare-and-swap. `prepare_update` and `validate_update` see the subresource in [`Context`]:
+//! schema defaults, `defaults`, managed fields, mutating admission, `prepare_create` or `prepare_update`, `validate_create` or
+//! `validate_update`, allocation, compare-and-swap. `prepare_update` and `validate_update` see the subresource in [`Context`]:
 //! for `status` the engine has already put everything but the status (and mutable metadata) back to the old object's.
 
 mod apps;

@@ -109,7 +109,11 @@ async fn claim_address(
         return Ok(address);
     }
     if !cidr.contains(&address) {
-        return refuse(format!("failed to allocate IP {address}: the provided network does not match the current range"));
+        let why = match dry_run {
+            true => format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {cidr}"),
+            false => "the provided network does not match the current range".to_owned(),
+        };
+        return refuse(format!("failed to allocate IP {address}: {why}"));
     }
     if dry_run {
         return Ok(address);
@@ -123,12 +127,7 @@ async fn claim_address(
     }
 }
 
-async fn any_address(
-    call: &Call,
-    service: &Value,
-    dry_run: bool,
-    taken: &mut Vec<Claim>,
-) -> Result<IpAddr, ApiError> {
+async fn any_address(call: &Call, service: &Value, dry_run: bool, taken: &mut Vec<Claim>) -> Result<IpAddr, ApiError> {
     let cidr = call.state.config.service_cidr;
     for attempt in 0..TRIES * 8 {
         let offset = if attempt < TRIES { None } else { Some(attempt - TRIES) };
@@ -176,7 +175,11 @@ async fn claim_port(
         Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
     };
     if wanted != 0 && !range.contains(&wanted) {
-        return refuse(format!("provided port is not in the valid range. The range of valid ports is {}-{}", range.start(), range.end()));
+        return refuse(format!(
+            "provided port is not in the valid range. The range of valid ports is {}-{}",
+            range.start(),
+            range.end()
+        ));
     }
     let candidates: Vec<u16> = match wanted {
         0 => (0..TRIES).map(|_| rand::rng().random_range(range.clone())).chain(range.clone()).collect(),

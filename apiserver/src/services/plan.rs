@@ -35,9 +35,8 @@ pub fn ports_in_need(service: &Value) -> Vec<usize> {
 pub fn sibling_port(service: &Value, index: usize) -> Option<u16> {
     let ports = service["spec"]["ports"].as_array()?;
     let own = &ports[index];
-    let sibling = ports[..index]
-        .iter()
-        .find(|other| other["port"] == own["port"] && other["protocol"] != own["protocol"])?;
+    let sibling =
+        ports[..index].iter().find(|other| other["port"] == own["port"] && other["protocol"] != own["protocol"])?;
     u16::try_from(sibling["nodePort"].as_u64()?).ok().filter(|port| *port != 0)
 }
 
@@ -80,7 +79,8 @@ pub fn fill_families(service: &mut Value, v6: bool) {
     {
         spec.insert("clusterIPs".into(), json!([address]));
     }
-    let selectorless = empty(spec.get("selector")) || spec.get("selector").is_some_and(|selector| selector == &json!({}));
+    let selectorless =
+        empty(spec.get("selector")) || spec.get("selector").is_some_and(|selector| selector == &json!({}));
     let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
     if headless && selectorless && empty(spec.get("ipFamilies")) && empty(spec.get("ipFamilyPolicy")) {
         // Whoever makes the endpoints may make them of any family.
@@ -126,7 +126,11 @@ pub fn carry_over(new: &mut Value, old: &Value) {
         // A node port that was the server's choice goes with the type.
         if had_ports && ty(new) == "ClusterIP" {
             for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
-                let same = old["spec"]["ports"].as_array().into_iter().flatten().any(|other| other["nodePort"] == port["nodePort"]);
+                let same = old["spec"]["ports"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .any(|other| other["nodePort"] == port["nodePort"]);
                 if same && let Some(port) = port.as_object_mut() {
                     port.remove("nodePort");
                 }
@@ -179,11 +183,9 @@ mod tests {
 
     #[test]
     fn claims_follow_the_type() {
-        let service = |ty: &str| {
-            json!({"spec": {"type": ty, "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 30001}]}})
-        };
+        let service = |ty: &str| json!({"spec": {"type": ty, "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 30001}]}});
         let address = Claim::Address("10.0.0.9".parse().unwrap());
-        assert_eq!(claims_of(&service("ClusterIP")), [address.clone()]);
+        assert_eq!(claims_of(&service("ClusterIP")), std::slice::from_ref(&address));
         assert_eq!(claims_of(&service("NodePort")), [address, Claim::Port(30001)]);
         assert!(claims_of(&service("ExternalName")).is_empty());
         assert!(claims_of(&json!({"spec": {"clusterIP": "None"}})).is_empty());
