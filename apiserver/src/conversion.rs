@@ -138,7 +138,10 @@ fn autoscaler_to_v2(object: &mut Value) {
     if let Some(status) = object["status"].as_object_mut() {
         let mut all = current.and_then(into_list).unwrap_or_default();
         if let Some(value) = status.remove("currentCPUUtilizationPercentage") {
-            all.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": value}}}));
+            all.insert(
+                0,
+                json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": value}}}),
+            );
         }
         if !all.is_empty() {
             status.insert("currentMetrics".into(), Value::Array(all));

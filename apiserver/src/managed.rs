@@ -44,7 +44,8 @@ pub fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Result<Value,
             zero
         }
     };
-    let mut new = managed_fields::apply(&write(call, ty, &manager, &api_version), &live, applied, call.query.flag("force"))?;
+    let mut new =
+        managed_fields::apply(&write(call, ty, &manager, &api_version), &live, applied, call.query.flag("force"))?;
     new["kind"] = json!(call.resource.kind);
     new["apiVersion"] = json!(api_version);
     Ok(new)

@@ -59,7 +59,9 @@ impl State {
         }
         let index = resources
             .iter()
-            .map(|resource| ((resource.group.clone(), resource.version.clone(), resource.name.clone()), resource.clone()))
+            .map(|resource| {
+                ((resource.group.clone(), resource.version.clone(), resource.name.clone()), resource.clone())
+            })
             .collect();
         let caches = Arc::new(Caches::new(config.store.clone(), caches.into_values()));
         let discovery = crate::discovery::Discovery::new(&resources, &config);

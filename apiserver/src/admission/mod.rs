@@ -75,7 +75,9 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
             storage::protect(call, new);
             storage::default_class(call, new);
         }
-        ("networking.k8s.io", "ingresses") if operation == Operation::Create => storage::default_ingress_class(call, new),
+        ("networking.k8s.io", "ingresses") if operation == Operation::Create => {
+            storage::default_ingress_class(call, new)
+        }
         ("", "services") if operation == Operation::Update && main => {
             if let Some(old) = old {
                 services::carry_over(new, old);
@@ -103,7 +105,8 @@ pub async fn reserve(
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
     let _ = operation;
-    let service = call.resource.group.is_empty() && call.resource.name == "services" && call.info.subresource.is_empty();
+    let service =
+        call.resource.group.is_empty() && call.resource.name == "services" && call.info.subresource.is_empty();
     if service { services::reserve(call, new, old, dry_run).await } else { Ok(Reservation::none()) }
 }
 
@@ -131,7 +134,9 @@ fn rbac_escalation(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), 
     }
     let authorizer = &call.state.auth.authorizer;
     match call.resource.name.as_str() {
-        "roles" | "clusterroles" => crate::auth::escalation::check_role(authorizer, &call.user, &call.resource.name, new, old),
+        "roles" | "clusterroles" => {
+            crate::auth::escalation::check_role(authorizer, &call.user, &call.resource.name, new, old)
+        }
         _ => crate::auth::escalation::check_binding(authorizer, &call.user, &call.resource.name, new, old),
     }
 }

@@ -17,9 +17,9 @@ pub fn restrict(call: &Call, operation: Operation, new: Option<&Value>, old: Opt
             let of_node = object["spec"]["nodeName"] == node;
             let mirror = object["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
             match (call.info.subresource.as_str(), operation) {
-                ("", Operation::Create) if !mirror => {
-                    forbidden(format!("pod does not have \"kubernetes.io/config.mirror\" annotation, node \"{node}\" can only create mirror pods"))
-                }
+                ("", Operation::Create) if !mirror => forbidden(format!(
+                    "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"{node}\" can only create mirror pods"
+                )),
                 _ if !of_node => {
                     forbidden(format!("node \"{node}\" can only act on pods with spec.nodeName set to itself"))
                 }
@@ -28,7 +28,9 @@ pub fn restrict(call: &Call, operation: Operation, new: Option<&Value>, old: Opt
         }
         ("", "nodes") => match meta::text(object, "name") == node {
             true => Ok(()),
-            false => forbidden(format!("node \"{node}\" is not allowed to modify node \"{}\"", meta::text(object, "name"))),
+            false => {
+                forbidden(format!("node \"{node}\" is not allowed to modify node \"{}\"", meta::text(object, "name")))
+            }
         },
         ("coordination.k8s.io", "leases") if call.info.namespace == "kube-node-lease" => {
             match meta::text(object, "name") == node {

@@ -139,10 +139,8 @@ fn check_bounds(container: &Value, limit: &Value, faults: &mut Vec<String>) {
                 text(bound),
                 text(&container["resources"]["limits"][resource])
             )),
-            None => faults.push(format!(
-                "maximum {resource} usage per Container is {}.  No limit is specified",
-                text(bound)
-            )),
+            None => faults
+                .push(format!("maximum {resource} usage per Container is {}.  No limit is specified", text(bound))),
             _ => {}
         }
     }
@@ -154,10 +152,8 @@ fn check_bounds(container: &Value, limit: &Value, faults: &mut Vec<String>) {
                 text(bound),
                 text(&container["resources"]["requests"][resource])
             )),
-            None => faults.push(format!(
-                "minimum {resource} usage per Container is {}.  No request is specified",
-                text(bound)
-            )),
+            None => faults
+                .push(format!("minimum {resource} usage per Container is {}.  No request is specified", text(bound))),
             _ => {}
         }
     }
@@ -192,7 +188,9 @@ pub fn quota(call: &Call, new: &Value) -> Result<(), ApiError> {
             let used = internal::list(&call.state, &call.resource.group, name, &call.info.namespace).len();
             if used >= hard {
                 let quota_name = meta::text(&quota, "name");
-                let message = format!("exceeded quota: {quota_name}, requested: {key}=1, used: {key}={used}, limited: {key}={hard}");
+                let message = format!(
+                    "exceeded quota: {quota_name}, requested: {key}=1, used: {key}={used}, limited: {key}={hard}"
+                );
                 return Err(ApiError::forbidden(&call.group_resource(), meta::text(new, "name"), message));
             }
         }

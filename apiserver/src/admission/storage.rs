@@ -27,7 +27,9 @@ pub fn default_class(call: &Call, claim: &mut Value) {
     if annotations.get("volume.beta.kubernetes.io/storage-class").is_some() {
         return;
     }
-    if let Some(name) = default_of(call, "storage.k8s.io", "storageclasses", "storageclass.kubernetes.io/is-default-class") {
+    if let Some(name) =
+        default_of(call, "storage.k8s.io", "storageclasses", "storageclass.kubernetes.io/is-default-class")
+    {
         claim["spec"]["storageClassName"] = json!(name);
     }
 }

@@ -69,7 +69,9 @@ impl RequestInfo {
         let decoded = |part: &str| decode(part, false);
         let own: &[&str] = match parts {
             // /namespaces/NAME, /namespaces/NAME/status and /namespaces/NAME/finalize are about the namespace itself.
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && !matches!(rest, ["status" | "finalize", ..]) => {
+            ["namespaces", namespace, rest @ ..]
+                if !rest.is_empty() && !matches!(rest, ["status" | "finalize", ..]) =>
+            {
                 self.namespace = decoded(namespace);
                 rest
             }
@@ -138,7 +140,11 @@ mod tests {
             ("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", "patch|apps|v1|a|deployments|d|scale"),
             ("DELETE", "/api/v1/nodes", "deletecollection||v1||nodes||"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list||v1||pods|x|"),
-            ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode", "get|rbac.authorization.k8s.io|v1||clusterroles|system:node|"),
+            (
+                "GET",
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+                "get|rbac.authorization.k8s.io|v1||clusterroles|system:node|",
+            ),
         ];
         for (method, uri, want) in cases {
             let i = info(method, uri);

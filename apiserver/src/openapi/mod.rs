@@ -61,8 +61,14 @@ pub(crate) struct Endpoint {
 
 const CREATE: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "pretty"];
 const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force", "pretty"];
-const DELETE: &[&str] =
-    &["dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents", "pretty", "propagationPolicy"];
+const DELETE: &[&str] = &[
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "pretty",
+    "propagationPolicy",
+];
 const LIST: &[&str] = &[
     "allowWatchBookmarks",
     "continue",

@@ -51,10 +51,7 @@ fn encode(operation: &Operation, endpoint: &Endpoint) -> Vec<u8> {
     }
     let (group, version, kind) = &endpoint.gvk;
     let gvk = json!({"group": group, "version": version, "kind": kind});
-    for (name, value) in [
-        ("x-kubernetes-action", json!(operation.action)),
-        ("x-kubernetes-group-version-kind", gvk),
-    ] {
+    for (name, value) in [("x-kubernetes-action", json!(operation.action)), ("x-kubernetes-group-version-kind", gvk)] {
         let mut any = Vec::new();
         // JSON is YAML.
         delimited(2, value.to_string().as_bytes(), &mut any);

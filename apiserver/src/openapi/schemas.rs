@@ -27,8 +27,12 @@ pub fn closure(schema: &Schema, resources: &[Arc<Resource>], prefix: &str) -> Va
     for resource in resources {
         let mut kinds = vec![(resource.group.as_str(), resource.version.as_str(), resource.kind.clone())];
         kinds.push((&resource.group, &resource.version, format!("{}List", resource.kind)));
-        kinds.extend(resource.subresources.iter().map(|sub| (sub.group.as_str(), sub.version.as_str(), sub.kind.clone())));
-        todo.extend(kinds.iter().filter_map(|(group, version, kind)| schema.kind(group, version, kind)).map(|ty| ty.id));
+        kinds.extend(
+            resource.subresources.iter().map(|sub| (sub.group.as_str(), sub.version.as_str(), sub.kind.clone())),
+        );
+        todo.extend(
+            kinds.iter().filter_map(|(group, version, kind)| schema.kind(group, version, kind)).map(|ty| ty.id),
+        );
     }
     todo.extend(schema.by_name(&format!("{META}.DeleteOptions")).map(|ty| ty.id));
     let mut seen = BTreeSet::new();
