@@ -85,7 +85,7 @@ fn inner() {
         lab::run(&mut shell);
         return;
     }
-    let scenarios: [Scenario; 13] = [
+    let scenarios: [Scenario; 15] = [
         ("runs and ends", scenarios::runs_and_ends),
         ("environment and volumes", scenarios::environment_and_volumes),
         ("phases of jobs", scenarios::phases_of_jobs),
@@ -96,6 +96,8 @@ fn inner() {
         ("image errors", scenarios::image_errors),
         ("configuration errors", scenarios::configuration_errors),
         ("deadline and admission", scenarios::deadline_and_admission),
+        ("security and network", scenarios::security_and_network),
+        ("sandbox lost", scenarios::sandbox_lost),
         ("logs and exec", scenarios::logs_and_exec),
         ("static pods", scenarios::static_pods),
         ("latency", scenarios::latency),

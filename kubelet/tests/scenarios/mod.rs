@@ -248,6 +248,52 @@ pub fn deadline_and_admission(lab: &Lab) {
     }
 }
 
+/// Users, capabilities and namespaces as asked for; ports of the host; the host's network.
+pub fn security_and_network(lab: &Lab) {
+    let context = "securityContext: {runAsUser: 1000, runAsGroup: 2000, readOnlyRootFilesystem: true, \
+        allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}";
+    let of_pod = "securityContext: {supplementalGroups: [3000], sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: '99'}]}";
+    let script = "id -u; id -G; touch /x 2>/dev/null || echo ro; grep -E 'NoNewPrivs|CapEff' /proc/self/status; \
+        cat /proc/sys/net/ipv4/ip_unprivileged_port_start; sleep 1000";
+    lab.create(&pod("strict", script, of_pod, context));
+    lab.wait_field("pod/strict", ".status.phase", "Running", SECONDS(20));
+    let want = "1000\n2000 3000\nro\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n99\n";
+    wait("the script", SECONDS(10), || log(lab, "strict", "c").lines().count() >= want.lines().count());
+    assert_eq!(log(lab, "strict", "c"), want);
+    let shared = "shareProcessNamespace: true\n  hostname: named\n  subdomain: sub";
+    lab.create(&pod("shared", "hostname; ps | grep -c '[p]ause'; grep -c named.sub.default.svc.cluster.local /etc/hosts; sleep 1000", shared, ""));
+    lab.create(&pod("host", "hostname; cat /etc/hosts | head -1; sleep 1000", "hostNetwork: true", ""));
+    let root = "mkdir /w; echo served > /w/index.html; httpd -f -p 80 -h /w";
+    lab.create(&pod("port", root, "", "ports: [{containerPort: 80, hostPort: 18080}]"));
+    for name in ["shared", "host", "port"] {
+        lab.wait_field(&format!("pod/{name}"), ".status.phase", "Running", SECONDS(20));
+    }
+    wait("the scripts", SECONDS(10), || log(lab, "host", "c").lines().count() == 2 && log(lab, "shared", "c").lines().count() == 3);
+    assert_eq!(log(lab, "shared", "c"), "named\n1\n1\n");
+    assert!(log(lab, "host", "c").ends_with("# Kubernetes-managed hosts file (host network).\n"));
+    assert_eq!(lab.field("pod/host", ".status.podIP"), "172.31.99.1");
+    wait("the host port", SECONDS(10), || {
+        let fetched = std::process::Command::new("busybox").args(["wget", "-qO-", "http://172.31.99.1:18080/"]).output();
+        fetched.is_ok_and(|o| o.stdout == b"served\n")
+    });
+    for name in ["strict", "shared", "host", "port"] {
+        delete(lab, name);
+    }
+}
+
+/// A sandbox that dies is replaced, and its containers are started again in the new one.
+pub fn sandbox_lost(lab: &Lab) {
+    lab.create(&pod("lost", "sleep 1000", "", ""));
+    lab.wait_field("pod/lost", ".status.phase", "Running", SECONDS(20));
+    let address = lab.field("pod/lost", ".status.podIP");
+    crate::lab::run(std::process::Command::new("sh").args(["-c", "kill -9 $(pgrep -x pause)"]));
+    lab.wait_field("pod/lost", &format!("{CONTAINER}.restartCount"), "1", SECONDS(30));
+    lab.wait_field("pod/lost", ".status.conditions[?(@.type=='Ready')].status", "True", SECONDS(20));
+    assert_ne!(lab.field("pod/lost", ".status.podIP"), address);
+    wait_event(lab, "lost", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+    delete(lab, "lost");
+}
+
 /// kubectl through API server and node: logs, exec, an ephemeral container, usage.
 pub fn logs_and_exec(lab: &Lab) {
     lab.create(&pod("talk", "echo spoken; exec sleep 1000", "", ""));
