@@ -21,8 +21,6 @@ pub struct Config {
     pub node_monitor_grace_period: Duration,
     /// How many finished pods may lie about before the oldest are removed; 0 means no limit.
     pub terminated_pod_threshold: usize,
-    /// How long a volume of a released claim waits between deletion attempts, and the like: the resync of slow loops.
-    pub resync_period: Duration,
     /// Keys that each controller works on at the same time.
     pub workers: usize,
     /// The authority that signs kubelet certificates; without it nothing is signed.
@@ -57,7 +55,6 @@ impl Default for Config {
             node_monitor_period: Duration::from_secs(5),
             node_monitor_grace_period: Duration::from_secs(50),
             terminated_pod_threshold: 12_500,
-            resync_period: Duration::from_secs(600),
             workers: 5,
             signing: None,
         }

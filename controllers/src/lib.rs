@@ -8,7 +8,8 @@
 //!
 //! Invariants: controllers never talk to the store; there is one cache a kind for the whole process
 //! ([`context::Context::cache`]); where a stale cache could make a controller create twice, [`expectations`] stand
-//! guard; no controller imports another one's folder except for shared pure helpers at this level.
+//! guard; of another controller's folder none uses more than pure questions about its kind (`job::finished_at`,
+//! `namespace::is_active`, `deployment::resolve`).
 
 pub mod config;
 pub mod context;
