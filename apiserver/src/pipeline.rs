@@ -106,6 +106,9 @@ where
             false => Ok(no_such_path()),
         };
     };
+    if head_of_object(&parts, &info) {
+        return Err(ApiError::MethodNotAllowed);
+    }
     if let Some(upgrade) = subresource::proxy::of(resource, &info) {
         let body = http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(body, Into::into));
         return subresource::proxy::relay(state, upgrade, parts, body, &info, &query).await;
@@ -132,6 +135,11 @@ where
         },
     };
     verb(call, &bytes).await
+}
+
+/// HEAD is for proxied requests only.
+fn head_of_object(parts: &Parts, info: &RequestInfo) -> bool {
+    parts.method == http::Method::HEAD && info.subresource != "proxy"
 }
 
 fn read_error(error: ReadError) -> ApiError {

@@ -1,11 +1,23 @@
 //! NodeRestriction: a node's credentials write only that node's own objects.
 
 use pintle_machinery::status::ApiError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Operation;
 use crate::auth::authz::node::node_name;
 use crate::engine::{Call, meta};
+
+/// Key of the taint of nodes that are not ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// TaintNodesByCondition: no pod is put on a new node before its conditions have been looked at.
+pub fn taint(node: &mut Value) {
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    if taints.iter().all(|taint| taint["key"] != NOT_READY || taint["effect"] != "NoSchedule") {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+        node["spec"]["taints"] = json!(taints);
+    }
+}
 
 /// Refuses writes of a node to what is not its own.
 pub fn restrict(call: &Call, operation: Operation, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
@@ -42,5 +54,18 @@ pub fn restrict(call: &Call, operation: Operation, new: Option<&Value>, old: Opt
             forbidden("can only access CSINode with the same name as the requesting node".into())
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_nodes_are_tainted_once() {
+        let mut node = json!({"metadata": {"name": "n"}});
+        taint(&mut node);
+        taint(&mut node);
+        assert_eq!(node["spec"]["taints"], json!([{"key": NOT_READY, "effect": "NoSchedule"}]));
     }
 }

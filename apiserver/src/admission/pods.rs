@@ -94,12 +94,17 @@ pub fn runtime_class(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
 pub fn limit_ranges(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     let ranges = internal::list(&call.state, "", "limitranges", &call.info.namespace);
     let limits = || ranges.iter().flat_map(|range| range["spec"]["limits"].as_array().cloned().unwrap_or_default());
+    let mut set = Vec::new();
     for limit in limits().filter(|limit| limit["type"] == "Container") {
-        for list in ["containers", "initContainers"] {
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
             for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
-                default_resources(container, &limit);
+                default_resources(container, &limit, what, &mut set);
             }
         }
+    }
+    if !set.is_empty() {
+        pod["metadata"]["annotations"]["kubernetes.io/limit-ranger"] =
+            json!(format!("LimitRanger plugin set: {}", set.join("; ")));
     }
     let mut faults = Vec::new();
     for limit in limits().filter(|limit| limit["type"] == "Container") {
@@ -118,13 +123,19 @@ pub fn limit_ranges(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     }
 }
 
-fn default_resources(container: &mut Value, limit: &Value) {
-    for (from, to) in [("defaultRequest", "requests"), ("default", "limits")] {
+/// Fills in what a container leaves out, and says so.
+fn default_resources(container: &mut Value, limit: &Value, what: &str, set: &mut Vec<String>) {
+    for (from, to, name) in [("defaultRequest", "requests", "request"), ("default", "limits", "limit")] {
+        let mut filled = Vec::new();
         for (resource, quantity) in limit[from].as_object().into_iter().flatten() {
             let place = &mut container["resources"][to];
             if place[resource].is_null() {
                 place[resource] = quantity.clone();
+                filled.push(resource.as_str());
             }
+        }
+        if !filled.is_empty() {
+            set.push(format!("{} {name} for {what} {}", filled.join(", "), text(&container["name"])));
         }
     }
 }
@@ -217,7 +228,9 @@ mod tests {
     fn limits_have_defaults_and_bounds() {
         let limit = json!({"default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "500m"}});
         let mut container = json!({"name": "c", "resources": {}});
-        default_resources(&mut container, &limit);
+        let mut set = Vec::new();
+        default_resources(&mut container, &limit, "container", &mut set);
+        assert_eq!(set, ["cpu request for container c", "cpu limit for container c"]);
         assert_eq!(container["resources"], json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}));
         let mut faults = Vec::new();
         check_bounds(&container, &limit, &mut faults);

@@ -114,11 +114,14 @@ pub async fn unassigned(state: &Arc<State>, info: &RequestInfo) -> Result<bool, 
 }
 
 async fn assigned(state: &Arc<State>, pod: &str, node: &str) -> Result<Target, ApiError> {
-    match node {
-        // As upstream has it, the error is about the pod.
-        "" => Err(ApiError::BadRequest(format!("pod {pod} does not have a host assigned"))),
-        node => node_target(state, node).await,
+    if node.is_empty() {
+        return Err(ApiError::BadRequest(format!("pod {pod} does not have a host assigned")));
     }
+    // A node that is absent is told as upstream tells it: as if it were a pod.
+    node_target(state, node).await.map_err(|error| match error {
+        ApiError::NotFound { name, .. } => ApiError::not_found(&GroupResource::new("", "pods"), &name),
+        other => other,
+    })
 }
 
 /// The container that is meant; the only one if none is named.
