@@ -1,6 +1,11 @@
 //! A containerd of its own with one pod in the node's network, and a kubelet that knows just that pod.
 
-use std::{path::Path, process::Child, process::Command, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -130,6 +135,13 @@ impl Lab {
     }
 }
 
+impl Drop for Lab {
+    /// After [`Lab::stop`] there is nothing left to kill.
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+    }
+}
+
 struct OnePod {
     pod: Arc<Pod>,
     sandbox: String,
@@ -193,7 +205,7 @@ state = "{state}"
     std::fs::write(path("config.toml"), config).unwrap();
     let log = std::fs::File::create(path("containerd.log")).unwrap();
     let mut command = Command::new("containerd");
-    let daemon = command.args(["--config", &path("config.toml")]).stderr(log).spawn().unwrap();
+    let daemon = command.args(["--config", &path("config.toml")]).stdout(Stdio::null()).stderr(log).spawn().unwrap();
     let client = Client::new(&format!("unix://{}", path("c.sock"))).unwrap();
     let ready = async {
         while client.version(VersionRequest { version: String::new() }).await.is_err() {
