@@ -1,5 +1,6 @@
 //! The pods' control groups: `kubepods[/burstable|/besteffort]/pod<uid>` under the configured root.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -8,6 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::config::CgroupDriver;
 use crate::container::resources::{self, PodLimits};
 use crate::pods::spec::{self, Qos};
+
+const CLASSES: [Qos; 3] = [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort];
 
 /// The machine's hierarchies.
 #[derive(Clone, Debug)]
@@ -22,6 +25,8 @@ enum Hierarchy {
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     hierarchy: Hierarchy,
+    /// Every mount; on a hybrid machine also the unified one, where the runtime makes groups as well.
+    all: Vec<PathBuf>,
     driver: CgroupDriver,
     root: String,
 }
@@ -30,7 +35,8 @@ impl Cgroups {
     /// Reads the machine's mounts.
     pub fn new(driver: CgroupDriver, root: &str) -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts")?;
-        Ok(Self { hierarchy: hierarchy(&mounts), driver, root: root.trim_matches('/').to_owned() })
+        let all = [of_type(&mounts, "cgroup"), of_type(&mounts, "cgroup2")].concat();
+        Ok(Self { hierarchy: hierarchy(&mounts), all, driver, root: root.trim_matches('/').to_owned() })
     }
 
     /// True on a machine with one unified hierarchy.
@@ -106,16 +112,21 @@ impl Cgroups {
         if self.driver == CgroupDriver::Systemd {
             return;
         }
-        let mounts = match &self.hierarchy {
-            Hierarchy::V1(mounts) => mounts.as_slice(),
-            Hierarchy::V2(mount) => std::slice::from_ref(mount),
-        };
-        for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
+        for class in CLASSES {
             let path = self.path_of(class, uid);
-            for mount in mounts {
+            for mount in &self.all {
                 remove_tree(&mount.join(&path));
             }
         }
+    }
+
+    /// Uids of all pods that have a group.
+    pub fn pods(&self) -> BTreeSet<String> {
+        let folders = self.all.iter().flat_map(|m| CLASSES.map(|class| m.join(self.path_of(class, ""))));
+        // The path of no uid ends with the prefix of all pods' groups.
+        let parents: BTreeSet<PathBuf> = folders.filter_map(|f| f.parent().map(Path::to_path_buf)).collect();
+        let entries = parents.iter().flat_map(|p| fs::read_dir(p).into_iter().flatten().flatten());
+        entries.filter_map(|e| e.file_name().to_str()?.strip_prefix("pod").map(str::to_owned)).collect()
     }
 }
 
@@ -129,14 +140,16 @@ fn slice(pod: &Pod) -> String {
     }
 }
 
+/// Mount points of a type.
+fn of_type(mounts: &str, kind: &str) -> Vec<PathBuf> {
+    let fields = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
+    fields.filter(|f| f.get(2) == Some(&kind)).filter_map(|f| f.get(1).map(PathBuf::from)).collect()
+}
+
 /// Legacy hierarchies with controllers count; if there are none, the unified one.
 fn hierarchy(mounts: &str) -> Hierarchy {
-    let of_type = |kind: &str| -> Vec<PathBuf> {
-        let fields = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
-        fields.filter(|f| f.get(2) == Some(&kind)).filter_map(|f| f.get(1).map(PathBuf::from)).collect()
-    };
-    let v1 = of_type("cgroup");
-    match (v1.is_empty(), of_type("cgroup2").into_iter().next()) {
+    let v1 = of_type(mounts, "cgroup");
+    match (v1.is_empty(), of_type(mounts, "cgroup2").into_iter().next()) {
         (true, Some(mount)) => Hierarchy::V2(mount),
         _ => Hierarchy::V1(v1),
     }
@@ -239,7 +252,7 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "a-b"}, "spec": {"containers": [{"name": "x"}]}}))
             .unwrap();
         let of = |driver, root: &str| {
-            Cgroups { hierarchy: Hierarchy::V1(vec![]), driver, root: root.trim_matches('/').to_owned() }.parent(&pod)
+            Cgroups { hierarchy: Hierarchy::V1(vec![]), all: vec![], driver, root: root.trim_matches('/').to_owned() }.parent(&pod)
         };
         assert_eq!(of(CgroupDriver::Cgroupfs, "/"), "/kubepods/besteffort/poda-b");
         assert_eq!(of(CgroupDriver::Cgroupfs, "/n1"), "/n1/kubepods/besteffort/poda-b");

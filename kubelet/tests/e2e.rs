@@ -85,7 +85,7 @@ fn inner() {
         lab::run(&mut shell);
         return;
     }
-    let scenarios: [Scenario; 15] = [
+    let scenarios: [Scenario; 16] = [
         ("runs and ends", scenarios::runs_and_ends),
         ("environment and volumes", scenarios::environment_and_volumes),
         ("phases of jobs", scenarios::phases_of_jobs),
@@ -99,6 +99,7 @@ fn inner() {
         ("security and network", scenarios::security_and_network),
         ("sandbox lost", scenarios::sandbox_lost),
         ("logs and exec", scenarios::logs_and_exec),
+        ("deleted while starting", scenarios::deleted_while_starting),
         ("static pods", scenarios::static_pods),
         ("latency", scenarios::latency),
     ];

@@ -87,6 +87,9 @@ impl Manager {
                 },
                 _ = refresh.tick() => {
                     self.weigh();
+                    if swept {
+                        self.sweep().await;
+                    }
                     self.tell_all(|| Message::Refresh);
                 }
             }
@@ -117,17 +120,20 @@ impl Manager {
         }
     }
 
-    /// Removes folders of pods that neither the API nor the runtime knows: what a crash left.
+    /// Removes folders and control groups of pods that neither the API nor the runtime knows: what a crash left, or a
+    /// step that was cut short.
     async fn sweep(&self) {
         let folder = self.shared.config.root_dir.join("pods");
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let uid = entry.file_name().to_string_lossy().into_owned();
+        let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut uids = self.shared.cgroups.pods();
+        uids.extend(folders.map(|e| e.file_name().to_string_lossy().into_owned()));
+        for uid in uids {
             if self.entries.lock().contains_key(&uid) {
                 continue;
             }
-            tracing::info!(uid, "removing the folder of a pod that is gone");
+            tracing::info!(uid, "removing what is left of a pod that is gone");
             self.shared.cgroups.remove(&uid);
-            if let Err(error) = volumes::remove(entry.path()).await {
+            if let Err(error) = volumes::remove(folder.join(&uid)).await {
                 tracing::warn!(uid, %error, "folder not removed");
             }
         }

@@ -317,6 +317,30 @@ pub fn logs_and_exec(lab: &Lab) {
     delete(lab, "talk");
 }
 
+/// Pods that are deleted while they are being started leave nothing behind.
+pub fn deleted_while_starting(lab: &Lab) {
+    for (n, delay) in [0, 50, 100, 150, 200, 300].into_iter().enumerate() {
+        let name = format!("brief-{n}");
+        lab.create(&pod(&name, "sleep 1000", "", ""));
+        std::thread::sleep(Duration::from_millis(delay));
+        let force: &[&str] = if n == 4 { &["--force", "--grace-period=0"] } else { &[] };
+        lab.kubectl(&[&["delete", "pod", &name, "--wait=false"], force].concat());
+    }
+    wait("the pods to go", SECONDS(20), || lab.kubectl(&["get", "pods", "-o", "name"]).is_empty());
+    wait("containers, folders and control groups to go", SECONDS(20), || {
+        let mut list = std::process::Command::new("ctr");
+        list.args(["-a", &lab.socket(), "-n", "k8s.io", "containers", "ls", "-q"]);
+        let empty = |dir: &std::path::Path| std::fs::read_dir(dir).is_ok_and(|mut d| d.next().is_none());
+        let group = std::env::var("PINTLE_TEST_CGROUP").unwrap();
+        let groups = format!("find /sys/fs/cgroup -path '*/{group}/kubepods/*' -name 'pod*-*'");
+        let groups = std::process::Command::new("sh").args(["-c", &groups]).output().unwrap();
+        list.output().is_ok_and(|o| o.stdout.is_empty())
+            && empty(&lab.dir.join("kubelet/pods"))
+            && empty(&lab.dir.join("pod-logs"))
+            && groups.stdout.is_empty()
+    });
+}
+
 /// A manifest in the folder runs, is shown by a mirror, and goes with its file.
 pub fn static_pods(lab: &Lab) {
     let dir = lab.dir.join("manifests");
