@@ -30,9 +30,11 @@ impl Handle {
         handle.alive().then_some(handle)
     }
 
-    /// Writes the pid file.
+    /// Writes the pid file, at once as seen by readers.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
-        std::fs::write(file, format!("{} {}\n", self.pid, self.started))
+        let temporary = file.with_extension(format!("new{}", std::process::id()));
+        std::fs::write(&temporary, format!("{} {}\n", self.pid, self.started))
+            .and_then(|()| std::fs::rename(&temporary, file))
             .with_context(|| format!("writing {}", file.display()))
     }
 

@@ -81,7 +81,7 @@ async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
         server.arg("--image").arg(std::path::absolute(image)?);
     }
     process::spawn_detached(server, &paths.log("server.log"), &paths.run("server.pid"))?;
-    if args.isolated {
+    if args.isolated && Handle::read(&paths.run("forward.pid")).is_none() {
         let mut forward = Command::new(&binary);
         forward.arg("forward").arg("--port").arg(args.port.to_string()).arg("--to").arg(paths.run("api.sock"));
         process::spawn_detached(forward, &paths.log("forward.log"), &paths.run("forward.pid"))?;
