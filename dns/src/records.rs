@@ -121,7 +121,8 @@ impl Records {
         let target = if spec.type_.as_deref() == Some("ExternalName") {
             Target::Alias(spec.external_name.clone().unwrap_or_default())
         } else {
-            let ips = spec.cluster_ips.clone().or_else(|| spec.cluster_ip.clone().map(|ip| vec![ip])).unwrap_or_default();
+            let ips =
+                spec.cluster_ips.clone().or_else(|| spec.cluster_ip.clone().map(|ip| vec![ip])).unwrap_or_default();
             if ips.iter().any(|ip| ip == "None") {
                 Target::Headless
             } else {
@@ -368,7 +369,10 @@ mod tests {
         for service in services.as_array().unwrap() {
             records.put_service(&serde_json::from_value(service.clone()).unwrap());
         }
-        records.put_slice(&slice("db-1", &[("db-0", "10.1.0.1", true), ("", "10.1.0.2", true), ("db-2", "10.1.0.3", false)]));
+        records.put_slice(&slice(
+            "db-1",
+            &[("db-0", "10.1.0.1", true), ("", "10.1.0.2", true), ("db-2", "10.1.0.3", false)],
+        ));
         records
     }
 

@@ -23,9 +23,7 @@ pub fn resolvers(file: &Path, own: &[SocketAddr]) -> Vec<SocketAddr> {
 /// Asks one resolver after the other until one answers; the bytes of its answer.
 pub async fn ask(resolvers: &[SocketAddr], query: &[u8], tcp: bool) -> Option<Vec<u8>> {
     for resolver in resolvers {
-        let attempt = async {
-            if tcp { over_tcp(*resolver, query).await } else { over_udp(*resolver, query).await }
-        };
+        let attempt = async { if tcp { over_tcp(*resolver, query).await } else { over_udp(*resolver, query).await } };
         match tokio::time::timeout(PATIENCE, attempt).await {
             Ok(Ok(answer)) => return Some(answer),
             Ok(Err(error)) => tracing::debug!(%error, %resolver, "resolver failed"),

@@ -28,14 +28,12 @@ pub struct Node<'a> {
 /// Reason and message of the rejection, if the pod is rejected.
 pub fn reject(pod: &Pod, node: &Node<'_>) -> Option<(String, String)> {
     if !selected(pod, node) {
-        let message = "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        let message =
+            "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         return Some(("NodeAffinity".to_owned(), message.to_owned()));
     }
-    let capacity = [
-        ("pods", i64::from(node.max_pods)),
-        ("cpu", node.allocatable.cpu_milli),
-        ("memory", node.allocatable.memory),
-    ];
+    let capacity =
+        [("pods", i64::from(node.max_pods)), ("cpu", node.allocatable.cpu_milli), ("memory", node.allocatable.memory)];
     for (name, capacity) in capacity {
         let of = |pod: &Pod| if name == "pods" { 1 } else { request(pod, name) };
         let (requested, used) = (of(pod), node.active.iter().map(|p| of(p)).sum::<i64>());
@@ -55,7 +53,8 @@ fn request(pod: &Pod, name: &str) -> i64 {
     let of = |r: Option<&ResourceRequirements>| r.and_then(|r| r.requests.as_ref()?.get(name)).map(read);
     let s = spec::spec(pod);
     let overhead = s.overhead.as_ref().and_then(|o| o.get(name)).map_or(0, read);
-    of(s.resources.as_ref()).unwrap_or_else(|| pod_sum(pod, |c: &Container| of(c.resources.as_ref()).unwrap_or(0), overhead))
+    of(s.resources.as_ref())
+        .unwrap_or_else(|| pod_sum(pod, |c: &Container| of(c.resources.as_ref()).unwrap_or(0), overhead))
 }
 
 fn selected(pod: &Pod, node: &Node<'_>) -> bool {

@@ -96,7 +96,8 @@ impl Cgroups {
             return;
         }
         let under = if self.root.is_empty() { String::new() } else { format!("{}/", self.root) };
-        for (class, shares) in [("burstable", resources::shares(burstable_milli)), ("besteffort", resources::shares(0))] {
+        for (class, shares) in [("burstable", resources::shares(burstable_milli)), ("besteffort", resources::shares(0))]
+        {
             let path = format!("{under}kubepods/{class}");
             let limits = PodLimits { shares, quota: None, memory: None };
             match &self.hierarchy {
@@ -242,17 +243,20 @@ mod tests {
 
     #[test]
     fn hierarchies() {
-        let hybrid = "cgroup /c/cpu cgroup rw 0 0\ncgroup /c/systemd cgroup rw 0 0\ncgroup2 /c/unified cgroup2 rw 0 0\n";
+        let hybrid =
+            "cgroup /c/cpu cgroup rw 0 0\ncgroup /c/systemd cgroup rw 0 0\ncgroup2 /c/unified cgroup2 rw 0 0\n";
         assert!(matches!(hierarchy(hybrid), Hierarchy::V1(m) if m.len() == 2));
         assert!(matches!(hierarchy("cgroup2 /c cgroup2 rw 0 0\n"), Hierarchy::V2(_)));
     }
 
     #[test]
     fn names() {
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "a-b"}, "spec": {"containers": [{"name": "x"}]}}))
-            .unwrap();
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"uid": "a-b"}, "spec": {"containers": [{"name": "x"}]}}))
+                .unwrap();
         let of = |driver, root: &str| {
-            Cgroups { hierarchy: Hierarchy::V1(vec![]), all: vec![], driver, root: root.trim_matches('/').to_owned() }.parent(&pod)
+            Cgroups { hierarchy: Hierarchy::V1(vec![]), all: vec![], driver, root: root.trim_matches('/').to_owned() }
+                .parent(&pod)
         };
         assert_eq!(of(CgroupDriver::Cgroupfs, "/"), "/kubepods/besteffort/poda-b");
         assert_eq!(of(CgroupDriver::Cgroupfs, "/n1"), "/n1/kubepods/besteffort/poda-b");

@@ -33,7 +33,9 @@ pub fn parse(text: &str) -> DNSConfig {
         match words.next() {
             Some("nameserver") => dns.servers.extend(words.next().map(str::to_owned)),
             // The last line counts; a lone dot is the root and adds nothing.
-            Some("search") => dns.searches = words.filter(|w| *w != ".").map(|w| w.trim_end_matches('.').to_owned()).collect(),
+            Some("search") => {
+                dns.searches = words.filter(|w| *w != ".").map(|w| w.trim_end_matches('.').to_owned()).collect()
+            }
             Some("options") => dns.options = words.map(str::to_owned).collect(),
             _ => {}
         }
@@ -175,7 +177,11 @@ fn aliases(pod: &Pod) -> String {
     }
     let mut text = String::from("\n# Entries added by HostAliases.\n");
     for alias in list {
-        text.push_str(&format!("{}\t{}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join("\t")));
+        text.push_str(&format!(
+            "{}\t{}\n",
+            alias.ip,
+            alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join("\t")
+        ));
     }
     text
 }

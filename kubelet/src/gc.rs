@@ -46,12 +46,8 @@ pub fn superfluous(pod: &RuntimePod) -> (Vec<(String, String)>, Vec<String>) {
         }
     }
     let dropped: HashSet<&str> = containers.iter().map(|(id, _)| id.as_str()).collect();
-    let used: HashSet<&str> = pod
-        .containers
-        .iter()
-        .filter(|c| !dropped.contains(c.id.as_str()))
-        .map(|c| c.sandbox_id.as_str())
-        .collect();
+    let used: HashSet<&str> =
+        pod.containers.iter().filter(|c| !dropped.contains(c.id.as_str())).map(|c| c.sandbox_id.as_str()).collect();
     let old = pod.sandboxes.iter().skip(1).filter(|s| !s.ready && !used.contains(s.id.as_str()));
     let sandboxes = old.map(|s| s.id.clone()).collect();
     (containers, sandboxes)

@@ -111,7 +111,11 @@ impl Answers {
         stats::Node {
             node_name: self.shared.config.node_name.clone(),
             start_time: Some(self.started),
-            cpu: Some(stats::Cpu { time: now, usage_nano_cores: None, usage_core_nano_seconds: machine::cpu_nanoseconds() }),
+            cpu: Some(stats::Cpu {
+                time: now,
+                usage_nano_cores: None,
+                usage_core_nano_seconds: machine::cpu_nanoseconds(),
+            }),
             memory: Some(stats::Memory {
                 time: now,
                 available_bytes: Some(memory.available.unsigned_abs()),

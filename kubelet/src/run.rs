@@ -103,7 +103,8 @@ async fn serve(
     tls: &ServerTls,
     shutdown: CancellationToken,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
-    let identity = Tls::from_pem(&tls.certificate, &tls.key, Some(&tls.client_ca)).context("the kubelet's certificate")?;
+    let identity =
+        Tls::from_pem(&tls.certificate, &tls.key, Some(&tls.client_ca)).context("the kubelet's certificate")?;
     let any = if shared.config.node_ips.iter().any(|ip| ip.is_ipv6()) { "::" } else { "0.0.0.0" };
     let address = SocketAddr::new(any.parse()?, shared.config.port);
     let listener = Listener::tcp(address).await?;

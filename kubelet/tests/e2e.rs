@@ -54,7 +54,8 @@ fn remove_cgroups(group: &str) {
     }
     // Killed processes leave their groups a moment later.
     lab::wait("control groups to be empty", SECONDS(10), || {
-        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path().join(group));
+        let hierarchies =
+            std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path().join(group));
         let all: Vec<PathBuf> = hierarchies.chain([Path::new("/sys/fs/cgroup").join(group)]).collect();
         all.iter().for_each(|g| tree(g));
         all.iter().all(|g| !g.exists())

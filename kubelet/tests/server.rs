@@ -1,5 +1,7 @@
 //! The node's server in front of a real containerd: who may, logs, exec, attach, port-forward.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod server_lab;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

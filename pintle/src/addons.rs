@@ -74,7 +74,8 @@ async fn apply(client: &Client, object: Value) -> anyhow::Result<()> {
 fn fixed(config: &Config) -> Vec<Value> {
     let dns = config.network.dns.to_string();
     let (id, secret) = config.token.bootstrap.split_once('.').unwrap_or_default();
-    let port = |name: &str, protocol: &str| json!({"name": name, "port": 53, "protocol": protocol, "targetPort": DNS_PORT});
+    let port =
+        |name: &str, protocol: &str| json!({"name": name, "port": 53, "protocol": protocol, "targetPort": DNS_PORT});
     let binding = |name: &str, role: &str, group: &str| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
@@ -109,8 +110,7 @@ fn dns_slice(nodes: &[std::sync::Arc<Node>]) -> Value {
             let status = node.status.as_ref()?;
             let addresses = status.addresses.as_ref()?;
             let ip = &addresses.iter().find(|a| a.type_ == "InternalIP")?.address;
-            let ready =
-                status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+            let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
             let conditions = json!({"ready": ready, "serving": ready, "terminating": false});
             Some(json!({"addresses": [ip], "nodeName": node.name_any(), "conditions": conditions}))
         })

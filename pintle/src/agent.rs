@@ -51,8 +51,8 @@ pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> anyhow::Result
     paths.create()?;
     let handle = crate::process::Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     handle.write(&paths.run("agent.pid"))?;
-    let token = std::fs::read_to_string(&args.token_file)
-        .with_context(|| format!("reading {}", args.token_file.display()))?;
+    let token =
+        std::fs::read_to_string(&args.token_file).with_context(|| format!("reading {}", args.token_file.display()))?;
     let token = JoinToken::parse(&token)?;
     let name = node::name(&args.node);
     let ip = node::ip(&args.node);
@@ -86,7 +86,8 @@ async fn join(paths: &Paths, server: &str, token: &JoinToken, name: &str, ip: Ip
     pki::write_private(&kubeconfig, pki::kubeconfig(server, &ca_pem, "node", &client)?.as_bytes())?;
     let as_node = pintle_client::connect::from_kubeconfig(&kubeconfig).await?;
     let sans = [SanType::DnsName(name.try_into()?), SanType::IpAddress(ip)];
-    let serving = certificate(paths, &as_node, &ca_pem, "kubelet-serving", &request(name, &sans), "kubelet-serving").await?;
+    let serving =
+        certificate(paths, &as_node, &ca_pem, "kubelet-serving", &request(name, &sans), "kubelet-serving").await?;
     Ok(Identity { ca_pem, client, serving })
 }
 
@@ -151,7 +152,11 @@ async fn ask(client: &Client, csr: &str, signer: &str) -> anyhow::Result<Vec<u8>
         }
         let denied = status.conditions.iter().flatten().find(|c| c.type_ == "Denied" || c.type_ == "Failed");
         if let Some(denied) = denied {
-            anyhow::bail!("certificate request {name}: {} {}", denied.type_, denied.message.clone().unwrap_or_default());
+            anyhow::bail!(
+                "certificate request {name}: {} {}",
+                denied.type_,
+                denied.message.clone().unwrap_or_default()
+            );
         }
         anyhow::ensure!(tokio::time::Instant::now() < end, "certificate request {name} was not answered");
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -177,7 +182,8 @@ async fn cluster_authority(server: &str, fingerprint: &str) -> anyhow::Result<St
         .dangerous()
         .with_custom_certificate_verifier(pinned.clone())
         .with_no_client_auth();
-    let tcp = tokio::net::TcpStream::connect((host.as_str(), port)).await.with_context(|| format!("reaching {server}"))?;
+    let tcp =
+        tokio::net::TcpStream::connect((host.as_str(), port)).await.with_context(|| format!("reaching {server}"))?;
     let name = ServerName::try_from(host)?;
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, tcp).await.context("TLS with the server")?;
     let der = pinned.found.lock().ok().and_then(|mut found| found.take());

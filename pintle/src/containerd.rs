@@ -51,7 +51,8 @@ impl Containerd {
             .await
             .context("containerd is needed to run pods (Debian: apt-get install containerd)")?;
         let config = self.paths.containerd("config.toml");
-        let cni = cni_bin_dir().context("CNI plugins are needed (Debian: apt-get install containernetworking-plugins)")?;
+        let cni =
+            cni_bin_dir().context("CNI plugins are needed (Debian: apt-get install containernetworking-plugins)")?;
         std::fs::write(&config, render(&self.paths, major(&version), &cni))?;
         let mut command = Command::new("containerd");
         command.arg("--config").arg(&config);

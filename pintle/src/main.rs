@@ -45,7 +45,11 @@ fn main() -> std::process::ExitCode {
 fn start_log(cli: &Cli) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&cli.log)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if cli.log_json { log.json().init() } else { log.with_ansi(false).init() }
+    if cli.log_json {
+        log.json().init()
+    } else {
+        log.with_ansi(false).init()
+    }
     Ok(())
 }
 

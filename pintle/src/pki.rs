@@ -8,8 +8,8 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 use sha2::{Digest, Sha256};
 
@@ -112,7 +112,9 @@ impl Authority {
 
     /// SHA-256 of the authority's certificate (DER), hex: by this a joining node recognises its cluster.
     pub fn fingerprint(&self) -> anyhow::Result<String> {
-        fingerprint(&self.cert_pem)
+        let (_, parsed) =
+            x509_parser::pem::parse_x509_pem(self.cert_pem.as_bytes()).context("parsing a certificate")?;
+        Ok(fingerprint_der(&parsed.contents))
     }
 
     fn issuer(&self) -> anyhow::Result<Issuer<'static, KeyPair>> {
@@ -137,26 +139,6 @@ impl Authority {
         still_valid(pair, &self.cert_pem)
             && with_certificate(&pair.cert, |cert| subject.sans.iter().all(|san| has_san(cert, san)))
     }
-
-    /// Signs a certificate signing request as it stands, with the given extended key usages; PEM of the certificate.
-    pub fn sign_request(&self, csr_pem: &str, server: bool, seconds: i64) -> anyhow::Result<String> {
-        let mut csr = CertificateSigningRequestParams::from_pem(csr_pem)?;
-        csr.params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-        csr.params.extended_key_usages =
-            vec![if server { ExtendedKeyUsagePurpose::ServerAuth } else { ExtendedKeyUsagePurpose::ClientAuth }];
-        csr.params.use_authority_key_identifier_extension = true;
-        csr.params.is_ca = IsCa::NoCa;
-        let (from, _) = validity(1);
-        csr.params.not_before = from;
-        csr.params.not_after = from + std::time::Duration::from_secs(u64::try_from(seconds)?);
-        Ok(csr.signed_by(&self.issuer()?)?.pem())
-    }
-}
-
-/// SHA-256 of the first certificate in a PEM text, hex.
-pub fn fingerprint(pem: &str) -> anyhow::Result<String> {
-    let (_, parsed) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).context("parsing a certificate")?;
-    Ok(fingerprint_der(&parsed.contents))
 }
 
 /// SHA-256 of a DER certificate, hex.
@@ -278,19 +260,5 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let key = ensure_signing_key(dir.path()).unwrap();
         assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn requests_are_signed_with_their_subject() {
-        let dir = tempfile::tempdir().unwrap();
-        let ca = Authority::ensure(dir.path(), "ca", "test-ca").unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = Subject::client("system:node:a", &["system:nodes"]).params();
-        let csr = params.serialize_request(&key).unwrap().pem().unwrap();
-        let pem = ca.sign_request(&csr, false, 3600).unwrap();
-        let (_, parsed) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
-        let cert = parsed.parse_x509().unwrap();
-        assert_eq!(cert.subject().iter_common_name().next().unwrap().as_str().unwrap(), "system:node:a");
-        assert_eq!(cert.subject().iter_organization().next().unwrap().as_str().unwrap(), "system:nodes");
     }
 }

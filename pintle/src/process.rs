@@ -38,11 +38,6 @@ impl Handle {
             .with_context(|| format!("writing {}", file.display()))
     }
 
-    /// The process id.
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
     /// True while it runs (a zombie does not).
     pub fn alive(&self) -> bool {
         start_time(self.pid) == Some(self.started)

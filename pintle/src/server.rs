@@ -217,8 +217,10 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
         tokio::spawn(async move { node::start_runtime(&paths, &args).await })
     });
     let server = ApiServer::build(apiserver_config(open_store(paths, Storage::Embedded)?, &pki, &reach))?;
-    let listeners =
-        vec![Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?, Listener::unix(&paths.run("api.sock"))?];
+    let listeners = vec![
+        Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?,
+        Listener::unix(&paths.run("api.sock"))?,
+    ];
     let serving = tokio::spawn({
         let (server, tls, shutdown) = (server.clone(), pki.tls.clone(), shutdown.clone());
         async move { server.serve(listeners, tls, shutdown).await }

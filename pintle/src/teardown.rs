@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use pintle_cri::Client;
 use pintle_cri::messages::{
     ListContainersRequest, ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest,
 };
-use pintle_cri::Client;
 
 use crate::net;
 use crate::paths::Paths;

@@ -105,7 +105,8 @@ async fn wait(paths: &Paths, limit: Duration) -> anyhow::Result<()> {
     let mut shown = 0;
     loop {
         let status = Status::read(paths);
-        let steps = [("API server ready", status.api_ms), ("node Ready", status.node_ms), ("DNS answers", status.dns_ms)];
+        let steps =
+            [("API server ready", status.api_ms), ("node Ready", status.node_ms), ("DNS answers", status.dns_ms)];
         while let Some((step, Some(ms))) = steps.get(shown) {
             println!("  {:>6.2} s  {step}", Duration::from_millis(*ms).as_secs_f64());
             std::io::stdout().flush()?;

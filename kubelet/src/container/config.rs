@@ -57,7 +57,11 @@ pub fn container(pod: &Pod, container: &Container, prepared: Prepared) -> cri::C
             resources: Some(prepared.resources),
             security_context: Some(prepared.security),
         }),
-        envs: prepared.env.iter().map(|(k, v)| cri::KeyValue { key: k.clone(), value: v.clone().into_bytes() }).collect(),
+        envs: prepared
+            .env
+            .iter()
+            .map(|(k, v)| cri::KeyValue { key: k.clone(), value: v.clone().into_bytes() })
+            .collect(),
         mounts: prepared.mounts,
         ..cri::ContainerConfig::default()
     }

@@ -141,9 +141,10 @@ fn value(
         };
         return match secret.data.as_ref().and_then(|d| d.get(&reference.key)) {
             Some(value) => Ok(Some(String::from_utf8_lossy(&value.0).into_owned())),
-            None => {
-                missing(optional, format!("couldn't find key {} in Secret {namespace}/{}", reference.key, reference.name))
-            }
+            None => missing(
+                optional,
+                format!("couldn't find key {} in Secret {namespace}/{}", reference.key, reference.name),
+            ),
         };
     }
     Ok(Some(String::new()))
@@ -207,10 +208,9 @@ mod tests {
     use super::*;
 
     fn env(container: serde_json::Value) -> Result<BTreeMap<String, String>, String> {
-        let pod: Pod = serde_json::from_value(
-            json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": []}}),
-        )
-        .unwrap();
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": []}}))
+                .unwrap();
         let map: ConfigMap = serde_json::from_value(json!({"data": {"k": "v", "A": "cm"}})).unwrap();
         let secret: Secret = serde_json::from_value(json!({"data": {"s": "aGk="}})).unwrap();
         let objects = Objects {

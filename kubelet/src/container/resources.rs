@@ -114,9 +114,8 @@ pub fn for_pod(pod: &Pod) -> PodLimits {
         .unwrap_or_else(|| pod_sum(pod, |c| cpu_request(c.resources.as_ref()), over("cpu", quantity::milli)));
     let sum = |name: &'static str, read: fn(&Q) -> i64| {
         get(level, true, name, read).or_else(|| {
-            all_have(name).then(|| {
-                pod_sum(pod, |c| get(c.resources.as_ref(), true, name, read).unwrap_or(0), over(name, read))
-            })
+            all_have(name)
+                .then(|| pod_sum(pod, |c| get(c.resources.as_ref(), true, name, read).unwrap_or(0), over(name, read)))
         })
     };
     if spec::qos(pod) == Qos::BestEffort {
@@ -165,10 +164,7 @@ mod tests {
                 json!({"containers": [{"name": "a", "resources": limits}, {"name": "b", "resources": limits}]}),
                 (2048, Some(200_000), Some(20 << 20)),
             ),
-            (
-                json!({"containers": [{"name": "a", "resources": limits}, {"name": "b"}]}),
-                (1024, None, None),
-            ),
+            (json!({"containers": [{"name": "a", "resources": limits}, {"name": "b"}]}), (1024, None, None)),
         ];
         for (spec, (shares, quota, memory)) in cases {
             assert_eq!(for_pod(&pod(spec.clone())), PodLimits { shares, quota, memory }, "{spec}");

@@ -35,7 +35,8 @@ pub struct ImageUser {
 /// Namespaces of the sandbox, and of a container without target.
 pub fn namespaces(pod: &Pod) -> cri::NamespaceOption {
     let s = spec::spec(pod);
-    let host = |wanted: Option<bool>| if wanted == Some(true) { cri::NamespaceMode::Node } else { cri::NamespaceMode::Pod };
+    let host =
+        |wanted: Option<bool>| if wanted == Some(true) { cri::NamespaceMode::Node } else { cri::NamespaceMode::Pod };
     let pid = match (s.host_pid, s.share_process_namespace) {
         (Some(true), _) => cri::NamespaceMode::Node,
         (_, Some(true)) => cri::NamespaceMode::Pod,
@@ -102,7 +103,9 @@ pub fn for_sandbox(pod: &Pod) -> cri::LinuxSandboxSecurityContext {
     cri::LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod)),
         run_as_user: id(context.and_then(|c| c.run_as_user)),
-        run_as_group: id(context.and_then(|c| c.run_as_group).filter(|_| context.is_some_and(|c| c.run_as_user.is_some()))),
+        run_as_group: id(context
+            .and_then(|c| c.run_as_group)
+            .filter(|_| context.is_some_and(|c| c.run_as_user.is_some()))),
         supplemental_groups: groups(pod),
         supplemental_groups_policy: groups_policy(pod),
         privileged: any_privileged(pod),
@@ -116,7 +119,12 @@ pub fn for_sandbox(pod: &Pod) -> cri::LinuxSandboxSecurityContext {
 }
 
 /// A container's security context; `target` is the id of the container whose process namespace it joins.
-pub fn for_container(pod: &Pod, container: &Container, image: &ImageUser, target: Option<String>) -> cri::LinuxContainerSecurityContext {
+pub fn for_container(
+    pod: &Pod,
+    container: &Container,
+    image: &ImageUser,
+    target: Option<String>,
+) -> cri::LinuxContainerSecurityContext {
     let of_pod = spec::spec(pod).security_context.as_ref();
     let own = container.security_context.as_ref();
     let privileged = own.and_then(|c| c.privileged).unwrap_or(false);
@@ -130,8 +138,10 @@ pub fn for_container(pod: &Pod, container: &Container, image: &ImageUser, target
     let masked = !privileged && own.and_then(|c| c.proc_mount.as_deref()) != Some("Unmasked");
     let paths = |list: &[&str]| if masked { list.iter().map(|p| (*p).to_owned()).collect() } else { Vec::new() };
     let capabilities = own.and_then(|c| c.capabilities.as_ref());
-    let profile = own.and_then(|c| c.seccomp_profile.as_ref()).or_else(|| of_pod.and_then(|c| c.seccomp_profile.as_ref()));
-    let armor = own.and_then(|c| c.app_armor_profile.as_ref()).or_else(|| of_pod.and_then(|c| c.app_armor_profile.as_ref()));
+    let profile =
+        own.and_then(|c| c.seccomp_profile.as_ref()).or_else(|| of_pod.and_then(|c| c.seccomp_profile.as_ref()));
+    let armor =
+        own.and_then(|c| c.app_armor_profile.as_ref()).or_else(|| of_pod.and_then(|c| c.app_armor_profile.as_ref()));
     cri::LinuxContainerSecurityContext {
         capabilities: Some(cri::Capability {
             add_capabilities: capabilities.and_then(|c| c.add.clone()).unwrap_or_default(),
@@ -196,10 +206,9 @@ mod tests {
             (json!({"runAsNonRoot": true, "runAsUser": 0}), image(Some(1), ""), Some("breaks non-root policy")),
         ];
         for (context, user, want) in cases {
-            let pod: Pod = serde_json::from_value(
-                json!({"spec": {"securityContext": context, "containers": [{"name": "a"}]}}),
-            )
-            .unwrap();
+            let pod: Pod =
+                serde_json::from_value(json!({"spec": {"securityContext": context, "containers": [{"name": "a"}]}}))
+                    .unwrap();
             let got = verify_non_root(&pod, &spec::spec(&pod).containers[0], &user).err();
             match (got, want) {
                 (None, None) => {}

@@ -41,11 +41,12 @@ fn matches(key: &str, image: &str) -> Option<usize> {
 
 fn read(entry: &serde_json::Value) -> AuthConfig {
     let text = |name: &str| entry.get(name).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
-    let mut auth =
-        AuthConfig { username: text("username"), password: text("password"), ..AuthConfig::default() };
+    let mut auth = AuthConfig { username: text("username"), password: text("password"), ..AuthConfig::default() };
     let decoded = base64::engine::general_purpose::STANDARD.decode(text("auth")).ok();
     let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some((user, password)) = decoded.as_deref().and_then(|d| d.split_once(':')).filter(|_| auth.username.is_empty()) {
+    if let Some((user, password)) =
+        decoded.as_deref().and_then(|d| d.split_once(':')).filter(|_| auth.username.is_empty())
+    {
         auth.username = user.to_owned();
         auth.password = password.to_owned();
     }

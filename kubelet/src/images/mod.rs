@@ -116,8 +116,7 @@ impl Images {
         let mut outcome = Ok(String::new());
         for auth in self.credentials(pod, full).await {
             let spec = cri::ImageSpec { image: full.to_owned(), ..cri::ImageSpec::default() };
-            let request =
-                cri::PullImageRequest { image: Some(spec), auth, sandbox_config: Some(sandbox.clone()) };
+            let request = cri::PullImageRequest { image: Some(spec), auth, sandbox_config: Some(sandbox.clone()) };
             outcome = self.cri.pull_image(request).await.map(|answer| answer.image_ref).map_err(|e| e.to_string());
             if outcome.is_ok() {
                 break;
@@ -128,7 +127,9 @@ impl Images {
         let present = present.ok_or_else(|| failed("image is gone after the pull".to_owned()))?;
         let took = seconds(begun.elapsed());
         let size = self.size(full).await;
-        let text = format!("Successfully pulled image {name:?} in {took} ({took} including waiting). Image size: {size} bytes.");
+        let text = format!(
+            "Successfully pulled image {name:?} in {took} ({took} including waiting). Image size: {size} bytes."
+        );
         self.events.normal(about, "Pulled", text);
         Ok(present)
     }

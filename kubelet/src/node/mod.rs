@@ -50,7 +50,9 @@ async fn follow_cidrs(shared: &Shared) {
         }
         let network = cri::NetworkConfig { pod_cidr: cidrs.join(",") };
         let config = cri::RuntimeConfig { network_config: Some(network) };
-        if let Err(error) = shared.cri.update_runtime_config(cri::UpdateRuntimeConfigRequest { runtime_config: Some(config) }).await {
+        if let Err(error) =
+            shared.cri.update_runtime_config(cri::UpdateRuntimeConfigRequest { runtime_config: Some(config) }).await
+        {
             tracing::debug!(%error, "runtime not told the pod CIDR");
         }
         told = cidrs;

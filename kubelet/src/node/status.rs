@@ -103,7 +103,9 @@ impl Observation {
         let host = if c.hostname.is_empty() { c.node_name.clone() } else { c.hostname.clone() };
         let addresses = ips.chain([("Hostname", host)]);
         NodeStatus {
-            addresses: Some(addresses.map(|(type_, address)| NodeAddress { address, type_: type_.to_owned() }).collect()),
+            addresses: Some(
+                addresses.map(|(type_, address)| NodeAddress { address, type_: type_.to_owned() }).collect(),
+            ),
             allocatable: Some(allocatable),
             capacity: Some(capacity),
             conditions: Some(self.conditions(old)),
@@ -144,7 +146,13 @@ impl Observation {
     }
 
     fn conditions(&self, old: &[NodeCondition]) -> Vec<NodeCondition> {
-        let all = verdicts(&self.config.eviction, self.memory, self.disk, (self.processes, self.machine.max_pids), &self.problems);
+        let all = verdicts(
+            &self.config.eviction,
+            self.memory,
+            self.disk,
+            (self.processes, self.machine.max_pids),
+            &self.problems,
+        );
         let own = all.iter().map(|v| {
             let status = if v.status { "True" } else { "False" };
             let before = old.iter().find(|c| c.type_ == v.kind && c.status == status);
@@ -211,7 +219,12 @@ fn verdicts(
             ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ),
-        Verdict { kind: "Ready", status: ready, reason: if ready { "KubeletReady" } else { "KubeletNotReady" }, message },
+        Verdict {
+            kind: "Ready",
+            status: ready,
+            reason: if ready { "KubeletReady" } else { "KubeletNotReady" },
+            message,
+        },
     ]
 }
 
@@ -315,7 +328,8 @@ mod tests {
             reason: "R".to_owned(),
             message: "m".to_owned(),
         };
-        let status = cri::RuntimeStatus { conditions: vec![condition("RuntimeReady", true), condition("NetworkReady", false)] };
+        let status =
+            cri::RuntimeStatus { conditions: vec![condition("RuntimeReady", true), condition("NetworkReady", false)] };
         assert_eq!(
             runtime_problems(&status),
             ["container runtime network not ready: NetworkReady=false reason:R message:m"]

@@ -31,7 +31,8 @@ pub async fn run(
             Ok(answer) if answer.exit_code == 0 => Ok(()),
             Ok(answer) => {
                 let output = [answer.stdout, answer.stderr].concat();
-                let error = format!("command '{shown}' exited with {}: {}", answer.exit_code, String::from_utf8_lossy(&output));
+                let error =
+                    format!("command '{shown}' exited with {}: {}", answer.exit_code, String::from_utf8_lossy(&output));
                 failed(error, String::from_utf8_lossy(&output).into_owned())
             }
             Err(error) => failed(error.to_string(), String::new()),
@@ -42,7 +43,11 @@ pub async fn run(
         let answer = http::get(action, container, ip, "kube-lifecycle/1.37", HTTP_LIMIT).await;
         return match answer {
             Ok(answer) if answer.status.as_u16() < 400 => Ok(()),
-            Ok(answer) => Err(format!("HTTP lifecycle hook ({path}) {} - error: HTTP probe failed with statuscode: {}", place(), answer.status.as_u16())),
+            Ok(answer) => Err(format!(
+                "HTTP lifecycle hook ({path}) {} - error: HTTP probe failed with statuscode: {}",
+                place(),
+                answer.status.as_u16()
+            )),
             Err(error) => Err(format!("HTTP lifecycle hook ({path}) {} - error: {error}", place())),
         };
     }

@@ -99,7 +99,9 @@ fn log_tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     for line in &lines[lines.len().saturating_sub(MAX_LOG_LINES)..] {
         let mut fields = line.splitn(4, ' ');
-        if let (Some(_), Some(_), Some(tag), Some(content)) = (fields.next(), fields.next(), fields.next(), fields.next()) {
+        if let (Some(_), Some(_), Some(tag), Some(content)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        {
             text.push_str(content);
             if !tag.starts_with('P') {
                 text.push('\n');
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn log_text() {
-        let log = "2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:00Z stderr P tw\n2026-01-01T00:00:00Z stderr F o\n";
+        let log =
+            "2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:00Z stderr P tw\n2026-01-01T00:00:00Z stderr F o\n";
         assert_eq!(log_tail(log), "one\ntwo\n");
         let long = format!("t s F {}\n", "x".repeat(3000));
         assert_eq!(log_tail(&long).len(), 2048);

@@ -145,7 +145,8 @@ pub fn usable_sandbox<'a>(pod: &Pod, runtime: &'a RuntimePod) -> Option<&'a Sand
 /// True if no container of the pod runs or will run again by its restart policy.
 pub fn finished(pod: &Pod, runtime: &RuntimePod) -> bool {
     let failed_init = spec::init_containers(pod).iter().any(|c| {
-        !spec::is_sidecar(Kind::Init, c) && runtime.latest(&c.name).is_some_and(|r| ended_for_good(pod, Kind::Init, c, r) && r.exit_code != 0)
+        !spec::is_sidecar(Kind::Init, c)
+            && runtime.latest(&c.name).is_some_and(|r| ended_for_good(pod, Kind::Init, c, r) && r.exit_code != 0)
     });
     let apps = &spec::spec(pod).containers;
     let over = apps.iter().all(|c| runtime.latest(&c.name).is_some_and(|r| ended_for_good(pod, Kind::App, c, r)));

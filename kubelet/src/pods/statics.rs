@@ -22,7 +22,13 @@ use crate::shared::Shared;
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Follows the folder until shutdown: pods come and go with their files, mirrors with the pods.
-pub async fn run(shared: Arc<Shared>, manager: Manager, pods: Cache<Pod>, dir: std::path::PathBuf, shutdown: CancellationToken) {
+pub async fn run(
+    shared: Arc<Shared>,
+    manager: Manager,
+    pods: Cache<Pod>,
+    dir: std::path::PathBuf,
+    shutdown: CancellationToken,
+) {
     pods.synced().await;
     let mut known: HashMap<String, Arc<Pod>> = HashMap::new();
     let mut shown: HashMap<String, String> = HashMap::new();
@@ -94,8 +100,11 @@ fn parse(text: &str, node: &str) -> Result<Pod, serde_yaml_ng::Error> {
     let spec = pod.spec.get_or_insert_default();
     spec.node_name = Some(node.to_owned());
     spec.enable_service_links.get_or_insert(true);
-    let everything =
-        Toleration { operator: Some("Exists".to_owned()), effect: Some("NoExecute".to_owned()), ..Toleration::default() };
+    let everything = Toleration {
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        ..Toleration::default()
+    };
     spec.tolerations.get_or_insert_default().push(everything);
     Ok(pod)
 }

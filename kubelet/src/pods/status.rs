@@ -111,7 +111,8 @@ fn phase(facts: Facts<'_>, init: &[ContainerStatus], app: &[ContainerStatus]) ->
     let terminated = |s: &ContainerStatus| s.state.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
     let last = |s: &ContainerStatus| s.last_state.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
     let running = |s: &ContainerStatus| s.state.as_ref().is_some_and(|s| s.running.is_some());
-    let stopped: Vec<i32> = app.iter().filter(|s| !running(s)).filter_map(|s| terminated(s).or_else(|| last(s))).collect();
+    let stopped: Vec<i32> =
+        app.iter().filter(|s| !running(s)).filter_map(|s| terminated(s).or_else(|| last(s))).collect();
     let runs = app.iter().filter(|s| running(s)).count();
     let waiting = app.len() - runs - stopped.len();
     let failed_init = init.iter().zip(spec::init_containers(facts.pod)).any(|(s, c)| {
@@ -127,7 +128,11 @@ fn phase(facts: Facts<'_>, init: &[ContainerStatus], app: &[ContainerStatus]) ->
         return "Failed";
     }
     let initialized = init.iter().zip(spec::init_containers(facts.pod)).all(|(s, c)| {
-        if spec::is_sidecar(Kind::Init, c) { s.started == Some(true) || last(s).is_some() } else { terminated(s) == Some(0) }
+        if spec::is_sidecar(Kind::Init, c) {
+            s.started == Some(true) || last(s).is_some()
+        } else {
+            terminated(s) == Some(0)
+        }
     });
     if waiting > 0 || (runs == 0 && stopped.is_empty()) || (!initialized && runs == 0 && stopped.is_empty()) {
         return "Pending";

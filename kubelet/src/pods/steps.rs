@@ -159,7 +159,12 @@ pub fn sandbox_config(shared: &Shared, pod: &Pod, attempt: u32) -> cri::PodSandb
     config::sandbox(pod, parts)
 }
 
-async fn create_sandbox(shared: &Shared, job: &mut Job, attempt: u32, report: &impl Fn(Progress)) -> Result<(), Failure> {
+async fn create_sandbox(
+    shared: &Shared,
+    job: &mut Job,
+    attempt: u32,
+    report: &impl Fn(Progress),
+) -> Result<(), Failure> {
     if attempt > 0 {
         let text = "Pod sandbox changed, it will be killed and re-created.";
         shared.events.normal(&spec::reference(&job.pod), "SandboxChanged", text);

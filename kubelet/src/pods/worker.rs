@@ -309,7 +309,9 @@ impl Worker {
                     let _ = self.messages.send(Message::Changed);
                 }
             }
-            Some(known) if now + SignedDuration::from_secs(grace) < known.since + SignedDuration::from_secs(known.grace) => {
+            Some(known)
+                if now + SignedDuration::from_secs(grace) < known.since + SignedDuration::from_secs(known.grace) =>
+            {
                 known.since = now;
                 known.grace = grace;
                 // Kill again, with less time.
@@ -485,7 +487,11 @@ impl Worker {
             match waiting.reason.as_str() {
                 "CrashLoopBackOff" => {
                     let pod = spec::full_name(&self.pod);
-                    events.warning(&about, "BackOff", format!("Back-off restarting failed container {name} in pod {pod}"));
+                    events.warning(
+                        &about,
+                        "BackOff",
+                        format!("Back-off restarting failed container {name} in pod {pod}"),
+                    );
                 }
                 "ImagePullBackOff" => {
                     let image = container.image.as_deref().unwrap_or_default();

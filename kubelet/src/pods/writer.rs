@@ -73,7 +73,8 @@ async fn write(api: &Api<Pod>, target: &Target, written: &mut PodStatus, wanted:
         return Ok(false);
     }
     let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
-    let params = DeleteParams { grace_period_seconds: Some(0), preconditions: Some(preconditions), ..Default::default() };
+    let params =
+        DeleteParams { grace_period_seconds: Some(0), preconditions: Some(preconditions), ..Default::default() };
     match api.delete(&target.name, &params).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(s)) if s.code == 404 || s.code == 409 => Ok(true),

@@ -26,16 +26,19 @@ const STATES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN
 /// Asks a server about one of its services.
 pub async fn check(host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
     let address = http::authority(host, port);
-    let late = || format!("timeout: failed to connect service {address:?} within {}s: context deadline exceeded", limit.as_secs());
+    let late = || {
+        format!("timeout: failed to connect service {address:?} within {}s: context deadline exceeded", limit.as_secs())
+    };
     match tokio::time::timeout(limit, call(&address, service)).await {
         Ok(Ok(1)) => Outcome::Success,
         Ok(Ok(state)) => {
             let name = usize::try_from(state).ok().and_then(|i| STATES.get(i)).unwrap_or(&"UNKNOWN");
             Outcome::Failure(format!("service unhealthy (responded with {name:?})"))
         }
-        Ok(Err(Some(status))) if status.code() == tonic::Code::Unimplemented => {
-            Outcome::Failure(format!("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}", status.message()))
-        }
+        Ok(Err(Some(status))) if status.code() == tonic::Code::Unimplemented => Outcome::Failure(format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
+            status.message()
+        )),
         Ok(Err(Some(status))) => Outcome::Failure(format!("error: health rpc probe failed: {}", status.message())),
         Ok(Err(None)) | Err(_) => Outcome::Failure(late()),
     }

@@ -67,7 +67,8 @@ pub async fn get(
     let path = action.path.as_deref().unwrap_or("/");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let url = format!("{scheme}://{}{path}", authority(host, port));
-    let mut headers: Vec<(String, String)> = action.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone())).collect();
+    let mut headers: Vec<(String, String)> =
+        action.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone())).collect();
     let has = |headers: &[(String, String)], name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     if !has(&headers, "user-agent") {
         headers.push(("User-Agent".to_owned(), agent.to_owned()));
@@ -76,9 +77,7 @@ pub async fn get(
         headers.push(("Accept".to_owned(), "*/*".to_owned()));
     }
     let work = follow(&url, &headers);
-    let late = || {
-        format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
-    };
+    let late = || format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
     tokio::time::timeout(limit, work).await.map_err(|_| late())?.map_err(|e| format!("Get \"{url}\": {e}"))
 }
 

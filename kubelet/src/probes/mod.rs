@@ -70,7 +70,8 @@ pub fn start(subject: Subject) -> (Health, Option<Probes>) {
     if probes.is_empty() || subject.kind == Kind::Ephemeral {
         return (health, None);
     }
-    let shared = Arc::new(Watched { subject, health: Mutex::new(health.clone()), started: watch::channel(health.started).0 });
+    let shared =
+        Arc::new(Watched { subject, health: Mutex::new(health.clone()), started: watch::channel(health.started).0 });
     let tasks = probes.into_iter().map(|(kind, probe)| {
         let watched = shared.clone();
         tokio::spawn(async move { watched.probe(kind, probe).await })
@@ -102,7 +103,8 @@ impl Watched {
         if kind != ProbeKind::Startup {
             let _ = self.started.subscribe().wait_for(|started| *started).await;
         }
-        let began = Timestamp::from_nanosecond(i128::from(self.subject.started_at)).unwrap_or_else(|_| Timestamp::now());
+        let began =
+            Timestamp::from_nanosecond(i128::from(self.subject.started_at)).unwrap_or_else(|_| Timestamp::now());
         let delay = i64::from(probe.initial_delay_seconds.unwrap_or(0));
         let wait = (began + jiff::SignedDuration::from_secs(delay)).duration_since(Timestamp::now());
         tokio::time::sleep(wait.try_into().unwrap_or(Duration::ZERO)).await;
@@ -157,9 +159,13 @@ impl Watched {
         }
         if let Some(action) = &probe.http_get {
             return match http::get(action, &s.container, &s.ip, "kube-probe/1.37", limit).await {
-                Ok(answer) if answer.elsewhere => Outcome::Warning(format!("Probe terminated redirects, Response body: {}", answer.body)),
+                Ok(answer) if answer.elsewhere => {
+                    Outcome::Warning(format!("Probe terminated redirects, Response body: {}", answer.body))
+                }
                 Ok(answer) if (200..400).contains(&answer.status.as_u16()) => Outcome::Success,
-                Ok(answer) => Outcome::Failure(format!("HTTP probe failed with statuscode: {}", answer.status.as_u16())),
+                Ok(answer) => {
+                    Outcome::Failure(format!("HTTP probe failed with statuscode: {}", answer.status.as_u16()))
+                }
                 Err(error) => Outcome::Failure(error),
             };
         }
@@ -195,9 +201,10 @@ async fn run_exec(s: &Subject, command: Vec<String>, limit: Duration) -> Outcome
             let output = [answer.stdout, answer.stderr].concat();
             Outcome::Failure(String::from_utf8_lossy(&output[..output.len().min(10 << 10)]).into_owned())
         }
-        Err(error) if error.code() == pintle_cri::Code::DeadlineExceeded => {
-            Outcome::Failure(format!("command timed out: {shown:?} timed out after {}", crate::pods::plan::go_duration(i64::try_from(limit.as_secs()).unwrap_or(0))))
-        }
+        Err(error) if error.code() == pintle_cri::Code::DeadlineExceeded => Outcome::Failure(format!(
+            "command timed out: {shown:?} timed out after {}",
+            crate::pods::plan::go_duration(i64::try_from(limit.as_secs()).unwrap_or(0))
+        )),
         Err(error) => Outcome::Failure(error.to_string()),
     }
 }
@@ -226,7 +233,8 @@ struct Counter {
 
 impl Counter {
     fn new(probe: &Probe) -> Self {
-        let threshold = |v: Option<i32>, default| v.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0).unwrap_or(default);
+        let threshold =
+            |v: Option<i32>, default| v.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0).unwrap_or(default);
         Self {
             successes: threshold(probe.success_threshold, 1),
             failures: threshold(probe.failure_threshold, 3),

@@ -137,7 +137,8 @@ pub fn bind_sub_path(volume: &Path, sub: &str, target: &Path) -> io::Result<()> 
     } else {
         fs::OpenOptions::new().create(true).append(true).open(target)?;
     }
-    mount(Some(&source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>).map_err(io::Error::from)
+    mount(Some(&source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+        .map_err(io::Error::from)
 }
 
 /// A bind mount of a file in the same file system has the device of its surroundings: only the table tells.

@@ -30,14 +30,19 @@ pub fn mounts(container: &Container, sources: &Sources<'_>) -> Result<Vec<cri::M
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let volume = sources.volumes.get(&mount.name);
-        let volume = volume.ok_or_else(|| format!("cannot find volume \"{}\" to mount into container \"{}\"", mount.name, container.name))?;
+        let volume = volume.ok_or_else(|| {
+            format!("cannot find volume \"{}\" to mount into container \"{}\"", mount.name, container.name)
+        })?;
         let sub = sub_path(mount.sub_path.as_deref(), mount.sub_path_expr.as_deref(), sources.env)?;
         let host_path = match sub {
             None => volume.clone(),
             Some(sub) => {
                 let target = sub_path_target(sources.dir, &mount.name, &container.name, index);
                 host::bind_sub_path(volume, &sub, &target).map_err(|e| {
-                    format!("failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {e}", mount.name, container.name)
+                    format!(
+                        "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {e}",
+                        mount.name, container.name
+                    )
                 })?;
                 target
             }

@@ -112,9 +112,9 @@ pub fn downward(items: &[DownwardAPIVolumeFile], mode: i32, from: Downward<'_>) 
 /// The user that all containers of the pod run as, if it is one and known: a token file can then be its alone.
 pub fn common_user(pod: &Pod) -> Option<u32> {
     let of_pod = spec::spec(pod).security_context.as_ref().and_then(|c| c.run_as_user);
-    let mut users = spec::containers(pod).into_iter().map(|(_, c)| {
-        c.security_context.as_ref().and_then(|s| s.run_as_user).or(of_pod)
-    });
+    let mut users = spec::containers(pod)
+        .into_iter()
+        .map(|(_, c)| c.security_context.as_ref().and_then(|s| s.run_as_user).or(of_pod));
     let first = users.next()??;
     users.all(|u| u == Some(first)).then(|| u32::try_from(first).ok())?
 }
@@ -139,9 +139,14 @@ mod tests {
             serde_json::from_value(json!({"data": {"a": "1", "b": "2"}, "binaryData": {"c": "AAE="}})).unwrap();
         let all = config_map("m", Some(&map), None, 0o644, false).unwrap();
         assert_eq!(all.iter().map(|f| f.path.to_str().unwrap()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        let items = |key: &str| vec![KeyToPath { key: key.into(), path: "x/y".into(), mode: Some(0o400), ..KeyToPath::default() }];
+        let items = |key: &str| {
+            vec![KeyToPath { key: key.into(), path: "x/y".into(), mode: Some(0o400), ..KeyToPath::default() }]
+        };
         let one = config_map("m", Some(&map), Some(&items("b")), 0o644, false).unwrap();
-        assert_eq!((one[0].path.to_str(), one[0].mode, one[0].content.as_slice()), (Some("x/y"), 0o400, b"2".as_slice()));
+        assert_eq!(
+            (one[0].path.to_str(), one[0].mode, one[0].content.as_slice()),
+            (Some("x/y"), 0o400, b"2".as_slice())
+        );
         let missing = config_map("m", Some(&map), Some(&items("z")), 0o644, false);
         assert_eq!(missing.unwrap_err(), "configmap references non-existent config key: z");
         assert_eq!(config_map("m", None, None, 0o644, false).unwrap_err(), "configmap \"m\" not found");

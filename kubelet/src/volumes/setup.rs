@@ -51,7 +51,13 @@ fn place(dir: &Path, plugin: &str, name: &str) -> PathBuf {
     dir.join("volumes").join(format!("kubernetes.io~{plugin}")).join(name)
 }
 
-async fn one(shared: &Shared, pod: &Pod, addresses: &Addresses, dir: &Path, volume: &Volume) -> Result<PathBuf, String> {
+async fn one(
+    shared: &Shared,
+    pod: &Pod,
+    addresses: &Addresses,
+    dir: &Path,
+    volume: &Volume,
+) -> Result<PathBuf, String> {
     let name = &volume.name;
     if let Some(source) = &volume.host_path {
         return host::host_path(source);

@@ -14,9 +14,27 @@ const OCI: &str = "application/vnd.oci.image";
 pub fn write(dir: &Path) {
     let pause = dir.join("pause");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pintle/pause/pause.c");
-    super::run(Command::new("cc").args(["-Os", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-pie", "-no-pie", "-o"]).arg(&pause).arg(source));
+    super::run(
+        Command::new("cc")
+            .args([
+                "-Os",
+                "-static",
+                "-nostdlib",
+                "-ffreestanding",
+                "-fno-stack-protector",
+                "-fno-pie",
+                "-no-pie",
+                "-o",
+            ])
+            .arg(&pause)
+            .arg(source),
+    );
     let mut archive = Archive::default();
-    archive.image("localhost/pause:1", pause_layer(&fs::read(&pause).unwrap()), json!({"Entrypoint": ["/pause"], "User": "65535:65535"}));
+    archive.image(
+        "localhost/pause:1",
+        pause_layer(&fs::read(&pause).unwrap()),
+        json!({"Entrypoint": ["/pause"], "User": "65535:65535"}),
+    );
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     archive.image("docker.io/library/busybox:1", busybox_layer(), json!({"Cmd": ["sh"], "Env": [path]}));
     fs::write(dir.join("images.tar"), archive.finish()).unwrap();
@@ -90,7 +108,8 @@ impl Archive {
     fn finish(self) -> Vec<u8> {
         let mut tar = tar::Builder::new(Vec::new());
         file(&mut tar, "oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#, 0o644);
-        let index = json!({"schemaVersion": 2, "mediaType": format!("{OCI}.index.v1+json"), "manifests": self.manifests});
+        let index =
+            json!({"schemaVersion": 2, "mediaType": format!("{OCI}.index.v1+json"), "manifests": self.manifests});
         file(&mut tar, "index.json", index.to_string().as_bytes(), 0o644);
         for (digest, content) in &self.blobs {
             file(&mut tar, &format!("blobs/sha256/{digest}"), content, 0o644);

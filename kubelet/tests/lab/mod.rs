@@ -84,7 +84,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         fs::write(self.dir.join("cni/net.d/10-lab.conflist"), network).unwrap();
         self.start_containerd();
         let tar = self.dir.join("images.tar");
-        run(Command::new("ctr").args(["-a", &self.socket(), "-n", "k8s.io", "images", "import"]).arg(tar).stdout(Stdio::null()));
+        run(Command::new("ctr")
+            .args(["-a", &self.socket(), "-n", "k8s.io", "images", "import"])
+            .arg(tar)
+            .stdout(Stdio::null()));
     }
 
     /// Starts containerd (again).
@@ -123,7 +126,11 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         etcd.args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")]);
         self.spawn("etcd", &mut etcd);
         let mut server = Command::new(self.bin.join("kube-apiserver"));
-        server.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.97.0.0/16"]);
+        server.args([
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--service-cluster-ip-range=10.97.0.0/16",
+        ]);
         server.arg(format!("--secure-port={API_PORT}")).arg(format!("--etcd-servers={client}"));
         server.arg(format!("--cert-dir={}", at("certs"))).arg(format!("--token-auth-file={}", at("tokens.csv")));
         server.arg(format!("--service-account-key-file={}", at("sa.pub")));

@@ -183,7 +183,9 @@ pub fn graceful_termination(lab: &Lab) {
     lab.create(&spec);
     lab.wait_field("pod/slow", ".status.phase", "Running", SECONDS(20));
     lab.kubectl(&["delete", "pod", "slow", "--wait=false"]);
-    wait("the log", SECONDS(10), || log(lab, "slow", "c") == "hook\nterm\nbye\n" || lab.try_kubectl(&["get", "pod", "slow"], "").is_err());
+    wait("the log", SECONDS(10), || {
+        log(lab, "slow", "c") == "hook\nterm\nbye\n" || lab.try_kubectl(&["get", "pod", "slow"], "").is_err()
+    });
     lab.wait_gone("pod/slow", SECONDS(10));
     let deaf = pod("deaf", "trap '' TERM; while :; do sleep 1; done", "", "");
     lab.create(&deaf.replace("terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 100"));
@@ -261,19 +263,27 @@ pub fn security_and_network(lab: &Lab) {
     wait("the script", SECONDS(10), || log(lab, "strict", "c").lines().count() >= want.lines().count());
     assert_eq!(log(lab, "strict", "c"), want);
     let shared = "shareProcessNamespace: true\n  hostname: named\n  subdomain: sub";
-    lab.create(&pod("shared", "hostname; ps | grep -c '[p]ause'; grep -c named.sub.default.svc.cluster.local /etc/hosts; sleep 1000", shared, ""));
+    lab.create(&pod(
+        "shared",
+        "hostname; ps | grep -c '[p]ause'; grep -c named.sub.default.svc.cluster.local /etc/hosts; sleep 1000",
+        shared,
+        "",
+    ));
     lab.create(&pod("host", "hostname; cat /etc/hosts | head -1; sleep 1000", "hostNetwork: true", ""));
     let root = "mkdir /w; echo served > /w/index.html; httpd -f -p 80 -h /w";
     lab.create(&pod("port", root, "", "ports: [{containerPort: 80, hostPort: 18080}]"));
     for name in ["shared", "host", "port"] {
         lab.wait_field(&format!("pod/{name}"), ".status.phase", "Running", SECONDS(20));
     }
-    wait("the scripts", SECONDS(10), || log(lab, "host", "c").lines().count() == 2 && log(lab, "shared", "c").lines().count() == 3);
+    wait("the scripts", SECONDS(10), || {
+        log(lab, "host", "c").lines().count() == 2 && log(lab, "shared", "c").lines().count() == 3
+    });
     assert_eq!(log(lab, "shared", "c"), "named\n1\n1\n");
     assert!(log(lab, "host", "c").ends_with("# Kubernetes-managed hosts file (host network).\n"));
     assert_eq!(lab.field("pod/host", ".status.podIP"), "172.31.99.1");
     wait("the host port", SECONDS(10), || {
-        let fetched = std::process::Command::new("busybox").args(["wget", "-qO-", "http://172.31.99.1:18080/"]).output();
+        let fetched =
+            std::process::Command::new("busybox").args(["wget", "-qO-", "http://172.31.99.1:18080/"]).output();
         fetched.is_ok_and(|o| o.stdout == b"served\n")
     });
     for name in ["strict", "shared", "host", "port"] {
@@ -308,7 +318,9 @@ pub fn logs_and_exec(lab: &Lab) {
     lab.kubectl(&["patch", "pod", "talk", "--subresource=ephemeralcontainers", "-p", ephemeral]);
     let started = ".status.ephemeralContainerStatuses[0].state.running.startedAt";
     wait("the ephemeral container", SECONDS(20), || !lab.field("pod/talk", started).is_empty());
-    wait("its log", SECONDS(10), || lab.try_kubectl(&["logs", "talk", "-c", "dbg"], "").is_ok_and(|l| !l.starts_with('0') && !l.is_empty()));
+    wait("its log", SECONDS(10), || {
+        lab.try_kubectl(&["logs", "talk", "-c", "dbg"], "").is_ok_and(|l| !l.starts_with('0') && !l.is_empty())
+    });
     let stats = lab.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy/stats/summary")]);
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
     let pods = stats["pods"].as_array().unwrap();

@@ -33,7 +33,12 @@ pub async fn pod(lab: &Lab, name: &str) -> Duration {
 /// Sandbox, container, start by the runtime alone; removed afterwards.
 pub async fn bare(lab: &Lab, name: &str) -> Duration {
     let client = pintle_cri::Client::new(&format!("unix://{}", lab.socket())).unwrap();
-    let metadata = cri::PodSandboxMetadata { name: name.to_owned(), uid: name.to_owned(), namespace: "bare".to_owned(), attempt: 0 };
+    let metadata = cri::PodSandboxMetadata {
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        namespace: "bare".to_owned(),
+        attempt: 0,
+    };
     let sandbox = cri::PodSandboxConfig {
         metadata: Some(metadata),
         hostname: name.to_owned(),
@@ -56,8 +61,11 @@ pub async fn bare(lab: &Lab, name: &str) -> Duration {
     let begun = Instant::now();
     let run = cri::RunPodSandboxRequest { config: Some(sandbox.clone()), runtime_handler: String::new() };
     let id = client.run_pod_sandbox(run).await.unwrap().pod_sandbox_id;
-    let create =
-        cri::CreateContainerRequest { pod_sandbox_id: id.clone(), config: Some(container), sandbox_config: Some(sandbox) };
+    let create = cri::CreateContainerRequest {
+        pod_sandbox_id: id.clone(),
+        config: Some(container),
+        sandbox_config: Some(sandbox),
+    };
     let made = client.create_container(create).await.unwrap().container_id;
     client.start_container(cri::StartContainerRequest { container_id: made }).await.unwrap();
     let took = begun.elapsed();

@@ -76,9 +76,8 @@ impl Dialer {
 
     async fn connect(&self, target: &Target) -> anyhow::Result<Box<dyn Stream>> {
         let address = (target.host.as_str(), target.port);
-        let stream = TcpStream::connect(address)
-            .await
-            .with_context(|| format!("dial tcp {}:{}", target.host, target.port))?;
+        let stream =
+            TcpStream::connect(address).await.with_context(|| format!("dial tcp {}:{}", target.host, target.port))?;
         let _ = stream.set_nodelay(true);
         if !target.tls {
             return Ok(Box::new(stream));

@@ -124,13 +124,8 @@ async fn accept(listener: &Listener) -> std::io::Result<(Box<dyn Stream>, PeerAd
     }
 }
 
-async fn connection<S, B>(
-    stream: Box<dyn Stream>,
-    peer: PeerAddress,
-    tls: Tls,
-    service: S,
-    shutdown: CancellationToken,
-) where
+async fn connection<S, B>(stream: Box<dyn Stream>, peer: PeerAddress, tls: Tls, service: S, shutdown: CancellationToken)
+where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
@@ -144,7 +139,9 @@ async fn connection<S, B>(
         Err(_) => return debug!(?peer, "TLS handshake took too long"),
     };
     let certificates = stream.get_ref().1.peer_certificates().map(|chain| {
-        PeerCertificates(std::sync::Arc::new(chain.iter().map(|certificate| certificate.clone().into_owned()).collect()))
+        PeerCertificates(std::sync::Arc::new(
+            chain.iter().map(|certificate| certificate.clone().into_owned()).collect(),
+        ))
     });
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);

@@ -1,5 +1,7 @@
 //! Remote commands and forwarded ports from a client through a front server to a runtime, all on loopback.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{convert::Infallible, future::Future, net::SocketAddr};
 
 use bytes::Bytes;

@@ -97,7 +97,12 @@ fn a_running_pod() {
     assert_eq!(container.container_id.as_deref(), Some("containerd://id-a"));
     assert!(container.ready && container.started == Some(true));
     for condition in got.conditions.unwrap() {
-        assert_eq!((condition.status.as_str(), condition.observed_generation), ("True", Some(3)), "{}", condition.type_);
+        assert_eq!(
+            (condition.status.as_str(), condition.observed_generation),
+            ("True", Some(3)),
+            "{}",
+            condition.type_
+        );
     }
 }
 

@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart() {
-        let cases: &[(&[(&str, &str)], Option<Kind>)] = &[
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<Kind>);
+        let cases: &[Case] = &[
             (&[("connection", "Upgrade"), ("upgrade", "SPDY/3.1")], Some(Kind::Spdy)),
             (&[("connection", "keep-alive, upgrade"), ("upgrade", "WebSocket")], Some(Kind::WebSocket)),
             (&[("upgrade", "websocket")], None),
