@@ -164,6 +164,10 @@ pub async fn down(args: DownArgs) -> anyhow::Result<()> {
         }
         let _ = std::fs::remove_file(file);
     }
+    let socket = paths.run("api.sock");
+    for relay in process::find(&["forward", "--to", &socket.to_string_lossy()]) {
+        relay.stop(STOP_PATIENCE).await;
+    }
     teardown::node(&paths).await?;
     if args.reset {
         teardown::everything(&paths).await?;
