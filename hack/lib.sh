@@ -7,7 +7,8 @@ say() { printf '== %s\n' "$*"; }
 # Debian packages that the node and the tests use: command or file that shows it is there, package.
 packages=(
   containerd:containerd runc:runc /usr/lib/cni/ptp:containernetworking-plugins nft:nftables
-  conntrack:conntrack ip:iproute2 iptables:iptables nsenter:util-linux cc:gcc curl:curl /bin/busybox:busybox-static
+  conntrack:conntrack ip:iproute2 iptables:iptables nsenter:util-linux cc:gcc curl:curl openssl:openssl pgrep:procps
+  /bin/busybox:busybox-static
 )
 
 need_packages() {
