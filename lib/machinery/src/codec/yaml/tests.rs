@@ -11,11 +11,13 @@ fn value(text: &str) -> Value {
 #[test]
 fn scalars_of_yaml_1_1() {
     let text = "{a: yes, b: 'no', c: 010, d: 0x1f, e: 1_000, f: 1.0, g: 1.5, h: 1:30, i: 2020-01-01, j: ~, k: !!str 1, l: 09, \
-                m: 1e3, n: .5, o: -, p: 0o7, q: !!binary aGVsbG8=, r: 1e, s: 1.2.3, t: '', u: , v: 12345678901234567890}";
+                m: 1e3, half: .5, o: -, p: 0o7, q: !!binary aGVsbG8=, r: 1e, s: 1.2.3, t: '', u: , v: 12345678901234567890}";
     let wanted = json!({"a": true, "b": "no", "c": 8, "d": 31, "e": 1000, "f": 1, "g": 1.5, "h": "1:30", "i": "2020-01-01", "j": null,
-        "k": "1", "l": 9, "m": 1000, "n": 0.5, "o": "-", "p": 7, "q": "hello", "r": "1e", "s": "1.2.3", "t": "", "u": null,
+        "k": "1", "l": 9, "m": 1000, "half": 0.5, "o": "-", "p": 7, "q": "hello", "r": "1e", "s": "1.2.3", "t": "", "u": null,
         "v": 12345678901234567890_u64});
     assert_eq!(value(text), wanted);
+    // A ConfigMap with data {y: "1", n: "2"} has the keys "true" and "false" on the real server.
+    assert_eq!(value("{y: 1, n: 2}"), json!({"true": 1, "false": 2}));
     assert_eq!(value("{1: a, true: b, 1.5: c}"), json!({"1": "a", "true": "b", "1.5": "c"}));
 }
 
@@ -31,8 +33,8 @@ fn duplicates_are_told_with_their_lines() {
 
 #[test]
 fn anchors_and_merge_keys() {
-    let text = "base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  x: 3\nlist: [*b]\n";
-    let wanted = json!({"base": {"x": 1, "y": 2}, "use": {"x": 3, "y": 2}, "list": [{"x": 1, "y": 2}]});
+    let text = "base: &b {x: 1, z: 2}\nuse:\n  <<: *b\n  x: 3\nlist: [*b]\n";
+    let wanted = json!({"base": {"x": 1, "z": 2}, "use": {"x": 3, "z": 2}, "list": [{"x": 1, "z": 2}]});
     assert_eq!(value(text), wanted);
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
