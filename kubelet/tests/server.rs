@@ -157,7 +157,8 @@ async fn wait_for_log(node: &Node, path: &str, expected: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_server_serves_a_real_container() {
-    let script = "for n in 1 2 3; do echo line $n; done; echo oops >&2; while :; do sleep 1; done";
+    // The runtime copies the two outputs apart from each other: only time orders them.
+    let script = "for n in 1 2 3; do echo line $n; done; sleep 1; echo oops >&2; while :; do sleep 1; done";
     let lab = Lab::start("web", &[("main", script, false), ("reader", "cat", true)]).await;
     let node = Node::start(&lab).await;
     let work = async {
