@@ -45,6 +45,9 @@ pub enum Command {
     Proxy(ProxyArgs),
     /// Run the kubelet alone, against any API server and CRI runtime.
     Kubelet(KubeletArgs),
+    /// Judge a cluster by upstream's own tests and binaries.
+    #[command(subcommand)]
+    Conformance(pintle_conformance::Command),
     /// Print the name of the cluster's kernel objects: network namespace, cgroup, nftables table.
     #[command(hide = true)]
     Id(DataArgs),

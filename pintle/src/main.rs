@@ -71,6 +71,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::ControllerManager(args) => components::controller_manager(args, on_signal()?).await,
         Command::Proxy(args) => components::proxy(args, on_signal()?).await,
         Command::Kubelet(args) => components::kubelet(args, on_signal()?).await,
+        Command::Conformance(command) => pintle_conformance::execute(command, on_signal()?).await,
     }
 }
 

@@ -1,0 +1,1 @@
+//! Known failures: data that may only shrink.

@@ -1,0 +1,34 @@
+//! The judge: `pintle conformance` runs upstream's e2e suite, builds its test images, compares servers, and reports.
+//!
+//! Nothing here depends on a component: what is judged is reached over the wire only.
+
+pub mod diff;
+pub mod images;
+pub mod known;
+pub mod report;
+pub mod run;
+
+use tokio_util::sync::CancellationToken;
+
+/// `pintle conformance ...`
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Run upstream's e2e tests against a cluster.
+    Run(run::Args),
+    /// Turn the results of a run into Markdown, a web page and figures.
+    Report(report::Args),
+    /// Send the same requests to upstream's API server and to another one, and compare the answers.
+    Diff(diff::Args),
+    /// Build the tests' images and load them into the nodes.
+    Images(images::Args),
+}
+
+/// Does what `command` says; an error is what the user is told, with a failing exit status.
+pub async fn execute(command: Command, shutdown: CancellationToken) -> anyhow::Result<()> {
+    match command {
+        Command::Run(args) => run::run(args, shutdown).await,
+        Command::Report(args) => report::run(&args),
+        Command::Diff(args) => diff::run(args, shutdown).await,
+        Command::Images(args) => images::run(args, shutdown).await,
+    }
+}

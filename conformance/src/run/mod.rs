@@ -1,0 +1,12 @@
+//! `pintle conformance run`: upstream's e2e tests.
+
+use tokio_util::sync::CancellationToken;
+
+/// `pintle conformance run`
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs until done, or until `shutdown`.
+pub async fn run(_args: Args, _shutdown: CancellationToken) -> anyhow::Result<()> {
+    anyhow::bail!("not there yet")
+}
