@@ -1,5 +1,6 @@
 //! Project tools.
 
+mod bench;
 mod image;
 mod schema;
 
@@ -11,6 +12,8 @@ use clap::Parser;
 enum Command {
     /// Make the API tables out of the published API descriptions.
     Schema(schema::Args),
+    /// Measure the project's bars on a cluster of its own.
+    Bench(bench::BenchArgs),
     /// Make the demo's image archive.
     Image(image::ImageArgs),
 }
@@ -18,6 +21,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Schema(args) => schema::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),
     }
 }
