@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, LOCATION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pintle_machinery::status::{ApiError, Status};
@@ -43,6 +43,8 @@ pub struct Plan {
     pub kubelet: bool,
 }
 
+/// Most bytes of a kubelet's reason that are passed on.
+const MAX_REASON: usize = 50_000;
 /// Headers that end at each hop.
 const HOP_BY_HOP: [&str; 7] = [
     "keep-alive",
@@ -95,7 +97,19 @@ pub async fn relay(
         _ => Dialer::new(None, None),
     };
     let dialer = dialer.map_err(|error| ApiError::Internal(error.to_string()))?;
-    forward(&dialer, &plan, parts, body).await
+    let answer = forward(&dialer, &plan, parts, body).await?;
+    if info.subresource == "log" { logs_or_error(answer).await } else { Ok(answer) }
+}
+
+/// A kubelet that has no logs to give says why in plain text; clients are told by a Status, as for all else.
+async fn logs_or_error(answer: Response<Body>) -> Answer {
+    let failure: fn(String) -> ApiError = match answer.status() {
+        StatusCode::BAD_REQUEST => ApiError::BadRequest,
+        StatusCode::INTERNAL_SERVER_ERROR => ApiError::Internal,
+        _ => return Ok(answer),
+    };
+    let reason = Limited::new(answer.into_body(), MAX_REASON).collect().await.map(|body| body.to_bytes());
+    Err(failure(reason.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()))
 }
 
 fn redirect_to_slash(parts: &Parts) -> Response<Body> {
