@@ -5,7 +5,9 @@
 pub mod diff;
 pub mod images;
 pub mod known;
+mod name;
 pub mod report;
+pub mod results;
 pub mod run;
 
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub enum Command {
     /// Run upstream's e2e tests against a cluster.
     Run(run::Args),
+    /// Print the names of upstream's e2e tests.
+    List(run::ListArgs),
     /// Turn the results of a run into Markdown, a web page and figures.
     Report(report::Args),
     /// Send the same requests to upstream's API server and to another one, and compare the answers.
@@ -27,6 +31,7 @@ pub enum Command {
 pub async fn execute(command: Command, shutdown: CancellationToken) -> anyhow::Result<()> {
     match command {
         Command::Run(args) => run::run(args, shutdown).await,
+        Command::List(args) => run::list(args).await,
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(args, shutdown).await,
         Command::Images(args) => images::run(args, shutdown).await,
