@@ -1,8 +1,8 @@
 //! A development API server on loopback: memory store, self-made certificate, static admin token.
 //!
-//! `cargo run -p pintle-apiserver --example dev -- 17480 /tmp/dev-kubeconfig` serves on https://127.0.0.1:17480, writes
-//! the kubeconfig and prints `ready`. Then `kubectl --kubeconfig /tmp/dev-kubeconfig get namespaces`. The token is
-//! `admintoken` (group system:masters). Ends with ctrl-C.
+//! `cargo run -p pintle-apiserver --example dev -- apiserver --port 17480 --data-dir DIR` serves on https://127.0.0.1:17480
+//! and writes DIR/kubeconfig, DIR/pki/sa.key and DIR/pki/tokens.csv, as `pintle apiserver` (whose flags it takes, most
+//! without effect) or the differential tests want them. The token is `admintoken` (group system:masters). Ends with ctrl-C.
 
 use std::sync::Arc;
 
@@ -16,19 +16,23 @@ use tokio_util::sync::CancellationToken;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
-    let mut arguments = std::env::args().skip(1);
-    let port: u16 = arguments.next().context("usage: dev PORT KUBECONFIG")?.parse().context("PORT")?;
-    let kubeconfig = arguments.next().context("usage: dev PORT KUBECONFIG")?;
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
+    let port: u16 = value("--port").context("--port")?.parse().context("--port")?;
+    let home = std::path::PathBuf::from(value("--data-dir").context("--data-dir")?);
+    let service_cidr = value("--service-cidr").map_or("10.96.0.0/16", String::as_str);
+    std::fs::create_dir_all(home.join("pki"))?;
+    let signing_key = rcgen::KeyPair::generate()?.serialize_pem();
     let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into(), "localhost".into(), "kubernetes".into()])?;
     let (certificate, key) = (own.cert.pem(), own.signing_key.serialize_pem());
     let config = Config {
         store: Arc::new(Memory::new(Default::default())),
-        service_cidr: "10.96.0.0/16".parse()?,
+        service_cidr: service_cidr.parse()?,
         node_ports: 30000..=32767,
         advertise_address: [127, 0, 0, 1].into(),
         advertise_port: port,
         issuer: "https://kubernetes.default.svc.cluster.local".into(),
-        service_account_key: rcgen::KeyPair::generate()?.serialize_pem().into_bytes(),
+        service_account_key: signing_key.clone().into_bytes(),
         service_account_verify_keys: Vec::new(),
         client_ca: None,
         cluster_ca: certificate.clone().into_bytes(),
@@ -43,7 +47,9 @@ async fn main() -> anyhow::Result<()> {
     let server = ApiServer::build(config)?;
     let listener = Listener::tcp(([127, 0, 0, 1], port).into()).await?;
     let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes(), None)?;
-    std::fs::write(&kubeconfig, kubeconfig_text(port)).with_context(|| format!("writing {kubeconfig}"))?;
+    std::fs::write(home.join("pki/sa.key"), signing_key)?;
+    std::fs::write(home.join("pki/tokens.csv"), "admintoken,admin,admin,system:masters\n")?;
+    std::fs::write(home.join("kubeconfig"), kubeconfig_text(port))?;
     server.ready().await;
     println!("ready");
     let shutdown = CancellationToken::new();

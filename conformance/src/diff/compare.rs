@@ -1,0 +1,294 @@
+//! Two answers to one request: what is different, and of which class.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::scrub;
+use super::wire::{Answer, Request};
+
+/// Classes in the order of their weight: the first that applies is the request's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// The HTTP status.
+    Status,
+    /// The reason or the details of a failure.
+    Reason,
+    /// The fields that are at fault.
+    Causes,
+    /// The words of a failure.
+    Message,
+    /// The content type.
+    ContentType,
+    /// Warnings for the client.
+    Warnings,
+    /// Who owns which field.
+    ManagedFields,
+    /// Object metadata.
+    Metadata,
+    /// Anything else in the body: defaults, cells, documents.
+    Body,
+    /// Another header.
+    Header,
+    /// The same faults in another order.
+    Order,
+}
+
+impl Class {
+    /// As scores name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Status => "status",
+            Class::Reason => "reason",
+            Class::Causes => "causes",
+            Class::Message => "message",
+            Class::ContentType => "contentType",
+            Class::Warnings => "warnings",
+            Class::ManagedFields => "managedFields",
+            Class::Metadata => "metadata",
+            Class::Body => "body",
+            Class::Header => "header",
+            Class::Order => "order",
+        }
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Its class.
+    pub class: Class,
+    /// Where in the answer.
+    pub path: String,
+    /// What upstream says there.
+    pub upstream: Value,
+    /// What ours says there.
+    pub ours: Value,
+}
+
+/// A request and what came of it.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What was sent.
+    pub request: Request,
+    /// Upstream's answer.
+    pub upstream: Answer,
+    /// Our answer.
+    pub ours: Answer,
+    /// The weightiest difference, if any.
+    pub difference: Option<Difference>,
+}
+
+/// Headers that are compared besides content type and warnings.
+const HEADERS: [&str; 4] = ["retry-after", "location", "www-authenticate", "cache-control"];
+
+/// Compares the answers to a request.
+pub fn answers(request: &Request, upstream: Answer, ours: Answer) -> Comparison {
+    let sent = String::from_utf8_lossy(&request.body).into_owned();
+    let difference = first(&upstream, &ours, &sent);
+    Comparison { request: request.clone(), upstream, ours, difference }
+}
+
+fn first(upstream: &Answer, ours: &Answer, sent: &str) -> Option<Difference> {
+    let (theirs, our_body) = (body(upstream, sent), body(ours, sent));
+    let mut found = Vec::new();
+    if upstream.status != ours.status {
+        let shown = |answer: &Answer, body: &Value| Value::String(format!("{} {}", answer.status, body["message"]));
+        found.push(Difference {
+            class: Class::Status,
+            path: "status".into(),
+            upstream: shown(upstream, &theirs),
+            ours: shown(ours, &our_body),
+        });
+    } else {
+        found.extend(bodies(&theirs, &our_body));
+    }
+    let header = |answer: &Answer, name: &str| Value::String(scrub::text(answer.header(name)));
+    let (left, right) = (header(upstream, "content-type"), header(ours, "content-type"));
+    if left != right {
+        found.push(Difference { class: Class::ContentType, path: "content-type".into(), upstream: left, ours: right });
+    }
+    let warnings = |answer: &Answer| {
+        let all = answer.headers.get("warning").cloned().unwrap_or_default();
+        Value::from(all.iter().map(|text| scrub::text(text)).collect::<Vec<_>>())
+    };
+    let (left, right) = (warnings(upstream), warnings(ours));
+    if left != right {
+        found.push(Difference { class: Class::Warnings, path: "warning".into(), upstream: left, ours: right });
+    }
+    for name in HEADERS {
+        let (left, right) = (header(upstream, name), header(ours, name));
+        if left != right {
+            found.push(Difference { class: Class::Header, path: name.into(), upstream: left, ours: right });
+        }
+    }
+    found.into_iter().min_by_key(|difference| difference.class)
+}
+
+/// The body as a comparable value: JSON, YAML or protobuf read, anything else as its lines.
+fn body(answer: &Answer, sent: &str) -> Value {
+    let content_type = answer.header("content-type");
+    let mut value = if content_type.contains("stream=watch") || content_type.contains("json-seq") {
+        events(&answer.body)
+    } else if content_type.contains("protobuf") {
+        protobuf(&answer.body)
+    } else if content_type.contains("yaml") {
+        serde_yaml_ng::from_slice(&answer.body).unwrap_or_else(|_| lines(&answer.body))
+    } else {
+        answer.json().unwrap_or_else(|| events(&answer.body))
+    };
+    scrub::value(&mut value, sent);
+    value
+}
+
+fn protobuf(bytes: &[u8]) -> Value {
+    match pintle_machinery::codec::protobuf::decode(pintle_api::schema(), bytes) {
+        Ok(decoded) => decoded.value,
+        Err(error) => Value::String(format!("{} bytes that cannot be read: {error}", bytes.len())),
+    }
+}
+
+/// The lines of a watch, or of a text.
+fn events(bytes: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(bytes);
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|_| Value::from(line));
+    Value::Array(text.lines().map(read).collect())
+}
+
+fn lines(bytes: &[u8]) -> Value {
+    Value::Array(String::from_utf8_lossy(bytes).lines().map(Value::from).collect())
+}
+
+/// The differences of two bodies.
+pub fn bodies(upstream: &Value, ours: &Value) -> Vec<Difference> {
+    if upstream == ours {
+        return Vec::new();
+    }
+    if upstream["kind"] == "Status" && ours["kind"] == "Status" && upstream["status"] == "Failure" {
+        return failures(upstream, ours);
+    }
+    let mut found = Vec::new();
+    walk("", upstream, ours, &mut found);
+    found
+}
+
+fn failures(upstream: &Value, ours: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut add = |class: Class, path: &str, left: &Value, right: &Value| {
+        if left != right {
+            found.push(Difference { class, path: path.to_owned(), upstream: left.clone(), ours: right.clone() });
+        }
+    };
+    add(Class::Reason, "reason", &upstream["reason"], &ours["reason"]);
+    let (left, right) = (sorted_causes(upstream), sorted_causes(ours));
+    let same_faults = left == right;
+    let (only_left, only_right) = apart(&left, &right);
+    add(Class::Causes, "details.causes", &only_left, &only_right);
+    for field in ["name", "group", "kind", "uid", "retryAfterSeconds"] {
+        add(Class::Reason, &format!("details.{field}"), &upstream["details"][field], &ours["details"][field]);
+    }
+    let same_letters = |text: &Value| {
+        let mut letters: Vec<char> = text.as_str().unwrap_or_default().chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let reordered = same_faults && same_letters(&upstream["message"]) == same_letters(&ours["message"]);
+    let class = if reordered { Class::Order } else { Class::Message };
+    add(class, "message", &upstream["message"], &ours["message"]);
+    add(Class::Body, "", &upstream["metadata"], &ours["metadata"]);
+    add(Class::Order, "details.causes", &upstream["details"]["causes"], &ours["details"]["causes"]);
+    found
+}
+
+fn sorted_causes(status: &Value) -> Vec<String> {
+    let mut causes: Vec<String> =
+        status["details"]["causes"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    causes.sort();
+    causes
+}
+
+/// What each of two sorted lists has alone.
+fn apart(left: &[String], right: &[String]) -> (Value, Value) {
+    let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
+    left.iter().for_each(|text| *counts.entry(text).or_default() += 1);
+    right.iter().for_each(|text| *counts.entry(text).or_default() -= 1);
+    let pick = |sign: i64| -> Value {
+        let chosen = counts.iter().filter(|(_, count)| count.signum() == sign);
+        Value::Array(chosen.map(|(text, _)| serde_json::from_str(text).unwrap_or_default()).collect())
+    };
+    (pick(1), pick(-1))
+}
+
+fn walk(path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {
+    match (upstream, ours) {
+        (left, right) if left == right => {}
+        (Value::Object(left), Value::Object(right)) => {
+            let names: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            for name in names {
+                let child = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                walk(&child, field(left, name), field(right, name), found);
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (index, (left, right)) in left.iter().zip(right).enumerate() {
+                walk(&format!("{path}[{index}]"), left, right, found);
+            }
+        }
+        (left, right) => {
+            let class = class_of(path);
+            found.push(Difference { class, path: path.to_owned(), upstream: left.clone(), ours: right.clone() });
+        }
+    }
+}
+
+fn field<'a>(map: &'a serde_json::Map<String, Value>, name: &str) -> &'a Value {
+    static ABSENT: Value = Value::Null;
+    map.get(name).unwrap_or(&ABSENT)
+}
+
+fn class_of(path: &str) -> Class {
+    if path.contains("metadata.managedFields") {
+        Class::ManagedFields
+    } else if path.starts_with("metadata") {
+        Class::Metadata
+    } else {
+        Class::Body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(status: u16, body: &Value) -> Answer {
+        let headers = [("content-type".to_owned(), vec!["application/json".to_owned()])];
+        Answer { status, headers: headers.into(), body: body.to_string().into_bytes() }
+    }
+
+    fn class(upstream: (u16, Value), ours: (u16, Value)) -> Option<Class> {
+        first(&answer(upstream.0, &upstream.1), &answer(ours.0, &ours.1), "").map(|difference| difference.class)
+    }
+
+    #[test]
+    fn the_weightiest_class_counts() {
+        let object = |replicas: i64, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"replicas": replicas}});
+        assert_eq!(class((200, object(1, "b")), (200, object(1, "b"))), None);
+        assert_eq!(class((200, object(1, "b")), (404, object(1, "b"))), Some(Class::Status));
+        assert_eq!(class((200, object(1, "b")), (200, object(2, "b"))), Some(Class::Body));
+        assert_eq!(class((200, object(1, "b")), (200, object(2, "c"))), Some(Class::Metadata));
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let failure = |message: &str, fields: &[&str]| {
+            let causes: Vec<Value> = fields.iter().map(|field| json!({"field": field})).collect();
+            json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "message": message,
+                "details": {"causes": causes}})
+        };
+        let of = |left: Value, right: Value| class((422, left), (422, right));
+        assert_eq!(of(failure("x", &["a"]), failure("y", &["a"])), Some(Class::Message));
+        assert_eq!(of(failure("x", &["a"]), failure("y", &["b"])), Some(Class::Causes));
+        assert_eq!(of(failure("ab", &["a", "b"]), failure("ba", &["b", "a"])), Some(Class::Order));
+    }
+}

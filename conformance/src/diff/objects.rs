@@ -1,0 +1,247 @@
+//! Feed 2: generated objects. Valid samples with one to three random changes, sent as creations and updates that are dry
+//! runs; compared are acceptance, the defaulted result and the faults.
+
+use std::collections::HashMap;
+
+use futures::{StreamExt, stream};
+use pintle_machinery::schema::StructType;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use super::Bounds;
+use super::changes::{self, Change};
+use super::compare::Comparison;
+use super::corpus::{Corpus, Sample};
+use super::generate::Generator;
+use super::score::Found;
+use super::servers::Pair;
+use super::wire::Request;
+
+/// Where the objects are.
+const NAMESPACE: &str = "generated";
+/// Requests that are under way at once.
+const AT_ONCE: usize = 6;
+/// Requests to make one difference small.
+const SHRINK: usize = 12;
+/// Stands for the resource version, which is another one on each server.
+const VERSION: &str = "<<version>>";
+
+/// What is done with the object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verb {
+    Create,
+    Update,
+    UpdateStatus,
+}
+
+/// A request to be.
+#[derive(Clone, Debug)]
+struct Case {
+    sample: usize,
+    verb: Verb,
+    base: Value,
+    changes: Vec<Change>,
+    validation: &'static str,
+}
+
+/// A sample, and what became of it on the servers.
+struct Anchor {
+    sample: Sample,
+    ty: &'static StructType,
+    /// As upstream completed it, without what is upstream's own.
+    live: Option<Value>,
+    versions: (String, String),
+}
+
+/// Runs the feed.
+pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Result<Found> {
+    pair.namespace(NAMESPACE).await?;
+    let mut anchors = Vec::new();
+    for sample in corpus.samples.iter().filter(|sample| bounds.wants(&sample.kind())) {
+        anchors.extend(anchor(pair, sample).await?);
+    }
+    anyhow::ensure!(!anchors.is_empty(), "no sample is of such a kind");
+    let mut kinds: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, anchor) in anchors.iter().enumerate() {
+        kinds.entry(anchor.sample.kind()).or_default().push(index);
+    }
+    let mut by_kind: Vec<Vec<usize>> = kinds.into_values().collect();
+    by_kind.sort();
+    let mut found = Found::default();
+    let mut rng = StdRng::seed_from_u64(bounds.seed);
+    let mut small: HashMap<String, u32> = HashMap::new();
+    while !bounds.over(found.requests) {
+        let cases: Vec<Case> = (0..AT_ONCE * 4).filter_map(|_| case(&anchors, &by_kind, &mut rng)).collect();
+        let compared: Vec<anyhow::Result<(Case, Comparison)>> = stream::iter(cases)
+            .map(|case| async {
+                let comparison = pair_compare(pair, &anchors, &case).await?;
+                Ok((case, comparison))
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        for outcome in compared {
+            let (case, mut comparison) = outcome?;
+            let kind = anchors[case.sample].sample.kind();
+            if let Some(difference) = &comparison.difference {
+                let seen = small.entry(format!("{kind} {:?} {}", difference.class, difference.path)).or_default();
+                *seen += 1;
+                if *seen <= 2 {
+                    comparison = shrink(pair, &anchors, case, comparison).await?;
+                }
+            }
+            found.add(&kind, comparison);
+        }
+    }
+    Ok(found)
+}
+
+/// Creates a sample on both servers, if it can be kept there.
+async fn anchor(pair: &Pair, sample: &Sample) -> anyhow::Result<Option<Anchor>> {
+    let resource = sample.resource;
+    let Some(ty) = pintle_api::schema().kind(resource.group, resource.version, resource.kind) else { return Ok(None) };
+    let mut sample = sample.clone();
+    corpus_namespace(&mut sample.object);
+    let mut anchor = Anchor { sample, ty, live: None, versions: Default::default() };
+    if !resource.allows("update") {
+        return Ok(Some(anchor));
+    }
+    let request = Request::json("POST", anchor.sample.collection(NAMESPACE), &anchor.sample.object);
+    let (upstream, ours) = pair.send(&request).await?;
+    if upstream.status != 201 || ours.status != 201 {
+        let (theirs, own) = (String::from_utf8_lossy(&upstream.body), String::from_utf8_lossy(&ours.body));
+        tracing::warn!(kind = anchor.sample.kind(), name = anchor.sample.name(), upstream = %theirs, ours = %own, "a sample is refused");
+        return Ok(Some(anchor));
+    }
+    let version = |body: Option<Value>| {
+        let body = body.unwrap_or_default();
+        body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+    };
+    anchor.versions = (version(upstream.json()), version(ours.json()));
+    anchor.live = upstream.json().map(without_own);
+    Ok(Some(anchor))
+}
+
+fn corpus_namespace(object: &mut Value) {
+    let values = [("ns".to_owned(), NAMESPACE.to_owned())];
+    super::corpus::substitute(object, &values.into());
+}
+
+/// An object as a client that read it might write it to another server.
+fn without_own(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|field, _| {
+            !matches!(field.as_str(), "uid" | "creationTimestamp" | "managedFields" | "resourceVersion")
+        });
+    }
+    if object["kind"] == "Service"
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.retain(|field, _| !matches!(field.as_str(), "clusterIP" | "clusterIPs"));
+    }
+    object
+}
+
+fn case(anchors: &[Anchor], by_kind: &[Vec<usize>], rng: &mut StdRng) -> Option<Case> {
+    let of_kind = &by_kind[rng.random_range(0..by_kind.len())];
+    let sample = of_kind[rng.random_range(0..of_kind.len())];
+    let anchor = &anchors[sample];
+    let has_status = anchor.sample.resource.subresource("status").is_some();
+    let verb = match (rng.random_range(0..100), &anchor.live) {
+        (0..30, Some(_)) => Verb::Update,
+        (30..38, Some(_)) if has_status => Verb::UpdateStatus,
+        _ => Verb::Create,
+    };
+    let mut base = match (&anchor.live, verb) {
+        (Some(live), Verb::Update | Verb::UpdateStatus) if rng.random_range(0..100) < 70 => live.clone(),
+        _ => anchor.sample.object.clone(),
+    };
+    if verb != Verb::Create && rng.random_range(0..100) < 60 {
+        base["metadata"]["resourceVersion"] = json!(VERSION);
+    }
+    let mut generator = Generator { schema: pintle_api::schema(), rng };
+    let many = *generator.pick(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 3]);
+    let mut changes: Vec<Change> = Vec::new();
+    if verb == Verb::UpdateStatus {
+        let field = anchor.ty.field("status")?;
+        changes.push(Change::Set(vec![changes::Step::Key("status".into())], generator.plausible(field)));
+    }
+    for _ in 0..many {
+        let now = changes::apply(&base, &changes);
+        changes.extend(changes::random(&mut generator, anchor.ty, &now));
+    }
+    let validation = *generator.pick(&["Strict", "Strict", "Strict", "Warn", "Ignore", ""]);
+    Some(Case { sample, verb, base, changes, validation })
+}
+
+async fn pair_compare(pair: &Pair, anchors: &[Anchor], case: &Case) -> anyhow::Result<Comparison> {
+    let anchor = &anchors[case.sample];
+    let request = request(anchor, case);
+    let (theirs, own) = &anchor.versions;
+    let (upstream, ours) = (request.replaced(VERSION, theirs), request.replaced(VERSION, own));
+    let (upstream, ours) = tokio::try_join!(pair.upstream.send(&upstream), pair.ours.send(&ours))?;
+    Ok(super::compare::answers(&request, upstream, ours))
+}
+
+fn request(anchor: &Anchor, case: &Case) -> Request {
+    let object = changes::apply(&case.base, &case.changes);
+    let validation = match case.validation {
+        "" => String::new(),
+        level => format!("&fieldValidation={level}"),
+    };
+    let options = format!("?dryRun=All{validation}");
+    match case.verb {
+        Verb::Create => Request::json("POST", anchor.sample.collection(NAMESPACE) + &options, &object),
+        Verb::Update => Request::json("PUT", anchor.sample.path(NAMESPACE) + &options, &object),
+        Verb::UpdateStatus => {
+            Request::json("PUT", format!("{}/status{options}", anchor.sample.path(NAMESPACE)), &object)
+        }
+    }
+}
+
+/// Leaves out changes, and fields of the object, as long as the difference stays the same.
+async fn shrink(pair: &Pair, anchors: &[Anchor], case: Case, comparison: Comparison) -> anyhow::Result<Comparison> {
+    let Some(wanted) = comparison.difference.clone() else { return Ok(comparison) };
+    let mut best = (case, comparison);
+    let mut tries = 0;
+    let mut at = 0;
+    while at < best.0.changes.len() && tries < SHRINK {
+        let mut smaller = best.0.clone();
+        smaller.changes.remove(at);
+        tries += 1;
+        match keeps(pair, anchors, &smaller, &wanted).await? {
+            Some(comparison) => best = (smaller, comparison),
+            None => at += 1,
+        }
+    }
+    let fields: Vec<String> = best.0.base["spec"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+    for field in fields {
+        if tries >= SHRINK {
+            break;
+        }
+        let mut smaller = best.0.clone();
+        if let Some(spec) = smaller.base["spec"].as_object_mut() {
+            spec.remove(&field);
+        }
+        tries += 1;
+        if let Some(comparison) = keeps(pair, anchors, &smaller, &wanted).await? {
+            best = (smaller, comparison);
+        }
+    }
+    Ok(best.1)
+}
+
+async fn keeps(
+    pair: &Pair,
+    anchors: &[Anchor],
+    case: &Case,
+    wanted: &super::compare::Difference,
+) -> anyhow::Result<Option<Comparison>> {
+    let comparison = pair_compare(pair, anchors, case).await?;
+    let same = |found: &super::compare::Difference| {
+        (found.class, &found.path, &found.upstream, &found.ours)
+            == (wanted.class, &wanted.path, &wanted.upstream, &wanted.ours)
+    };
+    Ok(comparison.difference.as_ref().is_some_and(same).then_some(comparison))
+}
