@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, LOCATION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pintle_machinery::status::{ApiError, Status};
@@ -103,13 +103,13 @@ pub async fn relay(
 
 /// A kubelet that has no logs to give says why in plain text; clients are told by a Status, as for all else.
 async fn logs_or_error(answer: Response<Body>) -> Answer {
-    let failure: fn(String) -> ApiError = match answer.status() {
-        StatusCode::BAD_REQUEST => ApiError::BadRequest,
-        StatusCode::INTERNAL_SERVER_ERROR => ApiError::Internal,
-        _ => return Ok(answer),
-    };
-    let reason = Limited::new(answer.into_body(), MAX_REASON).collect().await.map(|body| body.to_bytes());
-    Err(failure(reason.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()))
+    let status = answer.status();
+    if status != StatusCode::BAD_REQUEST && status != StatusCode::INTERNAL_SERVER_ERROR {
+        return Ok(answer);
+    }
+    let body = body::read(answer.into_body(), MAX_REASON).await.unwrap_or_default();
+    let reason = String::from_utf8_lossy(&body).into_owned();
+    Err(if status == StatusCode::BAD_REQUEST { ApiError::BadRequest(reason) } else { ApiError::Internal(reason) })
 }
 
 fn redirect_to_slash(parts: &Parts) -> Response<Body> {
