@@ -37,6 +37,8 @@ pub struct State {
     pub openapi: crate::openapi::OpenApi,
     /// Who may do what.
     pub auth: Auth,
+    /// Who charges quotas.
+    pub quota_turns: crate::admission::Turns,
     bootstrapped: watch::Sender<bool>,
     index: HashMap<(String, String, String), Arc<Resource>>,
 }
@@ -75,6 +77,7 @@ impl State {
             metrics: crate::metrics::Metrics::default(),
             openapi: crate::openapi::OpenApi::new(pintle_api::schema(), &resources),
             auth: Auth::new(&config, &resources)?,
+            quota_turns: Default::default(),
             bootstrapped: watch::channel(false).0,
             resources,
             config,
@@ -113,7 +116,7 @@ impl State {
 }
 
 /// Group and version in which a resource is stored when that isn't each version's own.
-fn storage_version(group: &str, resource: &str) -> Option<(&'static str, &'static str)> {
+pub(crate) fn storage_version(group: &str, resource: &str) -> Option<(&'static str, &'static str)> {
     match (group, resource) {
         ("" | "events.k8s.io", "events") => Some(("", "v1")),
         ("autoscaling", "horizontalpodautoscalers") => Some(("autoscaling", "v2")),

@@ -41,6 +41,7 @@ mod pod_feed;
 mod podgc;
 mod pods;
 mod replicaset;
+mod resourcequota;
 mod retry;
 mod revisions;
 mod root_ca;

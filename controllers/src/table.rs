@@ -8,7 +8,7 @@ use crate::Config;
 use crate::context::Context;
 use crate::{
     clusterrole, cronjob, csr, daemonset, deployment, disruption, endpoints, endpointslice, endpointslicemirroring,
-    garbagecollector, job, namespace, nodeipam, nodelifecycle, podgc, replicaset, root_ca, serviceaccount, statefulset,
+    garbagecollector, job, namespace, nodeipam, nodelifecycle, podgc, replicaset, resourcequota, root_ca, serviceaccount, statefulset,
     tainteviction, ttl, volumeprotection,
 };
 
@@ -54,6 +54,7 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "certificatesigningrequest-approving-controller" => csr::approving,
     "certificatesigningrequest-signing-controller" => csr::signing,
     "certificatesigningrequest-cleaner-controller" => csr::cleaner,
+    "resourcequota-controller" => resourcequota::run,
     "clusterrole-aggregation-controller" => clusterrole::run,
 };
 

@@ -1,11 +1,13 @@
 //! Admission: what changes or refuses a write that is otherwise fine. A fixed sequence of plain functions.
 //!
-//! [`mutate`] runs before validation, [`reserve`] takes what an object needs from shared pools (addresses, ports) and
-//! [`validate`] runs last. What was reserved is given back when the write does not happen.
+//! [`mutate`] runs before validation; [`admit`] after it: it takes what an object needs from shared pools (addresses,
+//! ports), refuses what is not allowed, and charges quotas. What was taken is given back when the write does not happen.
 
+mod limits;
 mod namespace;
 mod node;
 mod pods;
+mod quota;
 mod serviceaccount;
 mod storage;
 
@@ -14,6 +16,8 @@ use serde_json::Value;
 
 use crate::engine::Call;
 use crate::services;
+
+pub use quota::Turns;
 
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +37,14 @@ pub struct Reservation {
     taken: Vec<services::Claim>,
     /// Given back once the write has happened.
     freed: Vec<services::Claim>,
+    /// Of quotas.
+    charge: quota::Charge,
 }
 
 impl Reservation {
-    /// Nothing.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
     /// Of these.
     pub fn new(taken: Vec<services::Claim>, freed: Vec<services::Claim>) -> Self {
-        Self { taken, freed }
+        Self { taken, freed, charge: quota::Charge::default() }
     }
 
     /// The write happened.
@@ -54,6 +55,7 @@ impl Reservation {
     /// It did not: gives everything back.
     pub async fn undo(self, call: &Call) {
         services::release(&call.state, self.taken).await;
+        self.charge.undo(call).await;
     }
 }
 
@@ -65,11 +67,11 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
     let main = call.info.subresource.is_empty();
     match (call.resource.group.as_str(), call.resource.name.as_str()) {
         ("", "pods") if operation == Operation::Create && main => {
+            limits::mutate(call, new);
             serviceaccount::mutate(call, new).await?;
             pods::priority(call, new)?;
             pods::tolerations(new);
             pods::runtime_class(call, new)?;
-            pods::limit_ranges(call, new)?;
         }
         ("", "persistentvolumeclaims" | "persistentvolumes") if operation == Operation::Create => {
             storage::protect(call, new);
@@ -97,18 +99,41 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
     Ok(())
 }
 
-/// Takes addresses and ports.
-pub async fn reserve(
+/// Takes what the object needs, refuses what is not allowed, charges quotas. The object is valid.
+pub async fn admit(
     call: &Call,
     operation: Operation,
     new: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
-    let _ = operation;
     let service =
         call.resource.group.is_empty() && call.resource.name == "services" && call.info.subresource.is_empty();
-    if service { services::reserve(call, new, old, dry_run).await } else { Ok(Reservation::none()) }
+    let mut reservation = match service {
+        true => services::reserve(call, new, old, dry_run).await?,
+        false => Reservation::default(),
+    };
+    match check_and_charge(call, operation, new, old, dry_run).await {
+        Ok(charge) => {
+            reservation.charge = charge;
+            Ok(reservation)
+        }
+        Err(error) => {
+            reservation.undo(call).await;
+            Err(error)
+        }
+    }
+}
+
+async fn check_and_charge(
+    call: &Call,
+    operation: Operation,
+    new: &Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<quota::Charge, ApiError> {
+    validate(call, operation, Some(new), old).await?;
+    quota::charge(call, operation, new, old, dry_run).await
 }
 
 /// Refuses what is not allowed; for a deletion `new` is `None`.
@@ -121,10 +146,8 @@ pub async fn validate(
     namespace::check_deletion(call, operation)?;
     node::restrict(call, operation, new, old)?;
     if let Some(new) = new {
+        limits::validate(call, operation, new)?;
         rbac_escalation(call, new, old)?;
-        if operation == Operation::Create {
-            pods::quota(call, new)?;
-        }
     }
     Ok(())
 }

@@ -102,9 +102,9 @@ pub async fn write_new(
     if let Some(warnings) = rules.warnings {
         warnings(&context, &object, None).into_iter().for_each(|warning| call.warn(warning));
     }
-    let reservation = admission::reserve(call, Operation::Create, &mut object, None, dry_run).await?;
-    admission::validate(call, Operation::Create, Some(&object), None).await?;
+    let reservation = admission::admit(call, Operation::Create, &mut object, None, dry_run).await?;
     if wants_revision && !dry_run {
+        reservation.undo(call).await;
         let message = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::Other(Box::new(Status::failure(500, "", message))));
     }

@@ -49,6 +49,8 @@ pub struct Current {
     pub bytes: bytes::Bytes,
     /// Revision of its latest write.
     pub revision: Revision,
+    /// It is worth writing even if nothing changes: the stored form is an old one.
+    pub stale: bool,
 }
 
 impl Current {
@@ -57,7 +59,7 @@ impl Current {
         let mut value: Value =
             serde_json::from_slice(&kv.value).map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
         meta::set(&mut value, "resourceVersion", json!(kv.mod_revision.to_string()));
-        Ok(Self { value, bytes: kv.value, revision: kv.mod_revision })
+        Ok(Self { value, bytes: kv.value, revision: kv.mod_revision, stale: kv.stale })
     }
 }
 
@@ -129,7 +131,7 @@ async fn attempt(
     let deletes = deletes_now(call, &new);
     let unchanged = same(&new, &old.value);
     meta::set(&mut new, "resourceVersion", Value::Null);
-    if unchanged && !deletes {
+    if unchanged && !deletes && !(old.stale && !dry_run) {
         return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
     }
     let bytes = codec::serialize(call.state.schema, &new);
@@ -195,9 +197,7 @@ async fn prepare(
     if let Some(warnings) = rules.warnings {
         warnings(&context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
     }
-    let reservation = admission::reserve(call, Operation::Update, new, Some(&old.value), dry_run).await?;
-    admission::validate(call, Operation::Update, Some(new), Some(&old.value)).await?;
-    Ok(reservation)
+    admission::admit(call, Operation::Update, new, Some(&old.value), dry_run).await
 }
 
 /// A body that is about another object than the path is refused.

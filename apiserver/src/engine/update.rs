@@ -34,9 +34,20 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let Some(current) = modify::current(call).await? else {
         return create_instead(call, object, dry_run).await;
     };
+    if call.resource.rules.versioned_update && meta::text(&object, "resourceVersion").is_empty() {
+        return Err(unversioned(call));
+    }
     let make = |_: &serde_json::Value| Ok(object.clone());
     let written = modify::modify_from(call, current, &make, Ownership::Update, dry_run).await?;
     answer(call, &written)
+}
+
+/// An update must say which version it changes.
+fn unversioned(call: &Call) -> ApiError {
+    use pintle_machinery::field_path::{ErrorList, Path};
+    let mut errors = ErrorList::new();
+    errors.invalid(&Path::new("metadata").child("resourceVersion"), 0, "must be specified for an update");
+    ApiError::invalid(&call.group_resource(), &call.info.name, errors)
 }
 
 fn other_name(call: &Call, name: &str) -> ApiError {

@@ -81,8 +81,12 @@ pub struct Rules {
     pub fields: &'static [&'static str],
     /// Value of a selectable field when it isn't just the string at that path.
     pub field_value: Option<fn(&Value, &str) -> Option<String>>,
+    /// Selectable fields of a served form whose stored form names them otherwise: (served, stored).
+    pub field_aliases: &'static [(&'static str, &'static str)],
     /// The engine keeps `metadata.generation` (1 on creation, raised on spec changes).
     pub generation: bool,
+    /// A PUT must name the resource version that it starts from.
+    pub versioned_update: bool,
 }
 
 impl Rules {
@@ -99,7 +103,9 @@ impl Rules {
         cells: None,
         fields: &[],
         field_value: None,
+        field_aliases: &[],
         generation: false,
+        versioned_update: false,
     };
 }
 

@@ -2,6 +2,7 @@
 
 use pintle_machinery::names;
 
+use super::validate::addresses::address_fault;
 use crate::engine::meta::mask_trailing_dash;
 
 /// A DNS-1123 label.
@@ -20,11 +21,7 @@ pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
 
 /// An IP address in its canonical form.
 pub fn ip_address(name: &str, _prefix: bool) -> Vec<String> {
-    match name.parse::<std::net::IpAddr>() {
-        Ok(ip) if ip.to_string() == name => Vec::new(),
-        Ok(_) => vec!["must be in canonical form".into()],
-        Err(_) => vec!["must be a valid IP address".into()],
-    }
+    address_fault(name).into_iter().collect()
 }
 
 /// Names of CronJobs leave room for what their Jobs append.

@@ -126,7 +126,25 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::EVENTS, cells::events)
         },
     ),
-    ("events.k8s.io", "events", shown(columns::EVENTS, cells::events)),
+    (
+        "events.k8s.io",
+        "events",
+        Rules {
+            field_aliases: &[
+                ("regarding.kind", "involvedObject.kind"),
+                ("regarding.namespace", "involvedObject.namespace"),
+                ("regarding.name", "involvedObject.name"),
+                ("regarding.uid", "involvedObject.uid"),
+                ("regarding.apiVersion", "involvedObject.apiVersion"),
+                ("regarding.resourceVersion", "involvedObject.resourceVersion"),
+                ("regarding.fieldPath", "involvedObject.fieldPath"),
+                ("reason", "reason"),
+                ("reportingController", "reportingComponent"),
+                ("type", "type"),
+            ],
+            ..shown(columns::EVENTS, cells::events)
+        },
+    ),
     (
         "",
         "secrets",
@@ -149,8 +167,25 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         },
     ),
     ("", "serviceaccounts", shown(columns::SERVICEACCOUNTS, cells::name_and_age)),
-    ("", "limitranges", Rules { defaults: Some(defaults::limit_range), ..NONE }),
-    ("", "resourcequotas", shown(columns::RESOURCEQUOTAS, cells::resourcequotas)),
+    (
+        "",
+        "limitranges",
+        Rules {
+            validate_create: Some(validate::limit_range::limit_range),
+            validate_update: Some(validate::limit_range::limit_range_update),
+            defaults: Some(defaults::limit_range),
+            ..NONE
+        },
+    ),
+    (
+        "",
+        "resourcequotas",
+        Rules {
+            validate_create: Some(validate::quota::quota),
+            validate_update: Some(validate::quota::quota_update),
+            ..shown(columns::RESOURCEQUOTAS, cells::resourcequotas)
+        },
+    ),
     (
         "",
         "persistentvolumes",
@@ -250,7 +285,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "autoscaling",
         "horizontalpodautoscalers",
         Rules {
+            validate_create: Some(validate::autoscaling::autoscaler),
+            validate_update: Some(validate::autoscaling::autoscaler_update),
             defaults: Some(apps::autoscaler),
+            generation: true,
             ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers)
         },
     ),
@@ -260,6 +298,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::workload::budget),
             validate_update: Some(validate::workload::budget_update),
+            versioned_update: true,
             generation: true,
             ..shown(columns::PODDISRUPTIONBUDGETS, cells::poddisruptionbudgets)
         },
@@ -285,7 +324,16 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::INGRESSES, cells::ingresses)
         },
     ),
-    (NETWORK, "ingressclasses", Rules { generation: true, ..shown(columns::INGRESSCLASSES, cells::ingressclasses) }),
+    (
+        NETWORK,
+        "ingressclasses",
+        Rules {
+            validate_create: Some(validate::cluster::ingress_class),
+            validate_update: Some(validate::cluster::ingress_class_update),
+            generation: true,
+            ..shown(columns::INGRESSCLASSES, cells::ingressclasses)
+        },
+    ),
     (
         NETWORK,
         "networkpolicies",
@@ -300,15 +348,29 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         NETWORK,
         "ipaddresses",
-        Rules { validate_name: Some(names::ip_address), ..shown(columns::IPADDRESSES, cells::ipaddresses) },
+        Rules {
+            validate_create: Some(validate::addresses::address),
+            validate_update: Some(validate::addresses::address_update),
+            validate_name: Some(names::ip_address),
+            ..shown(columns::IPADDRESSES, cells::ipaddresses)
+        },
     ),
-    (NETWORK, "servicecidrs", shown(columns::SERVICECIDRS, cells::servicecidrs)),
+    (
+        NETWORK,
+        "servicecidrs",
+        Rules {
+            validate_create: Some(validate::addresses::range),
+            validate_update: Some(validate::addresses::range_update),
+            ..shown(columns::SERVICECIDRS, cells::servicecidrs)
+        },
+    ),
     (
         "coordination.k8s.io",
         "leases",
         Rules {
             validate_create: Some(validate::config::lease),
             validate_update: Some(validate::config::lease_update),
+            versioned_update: true,
             ..shown(columns::LEASES, cells::leases)
         },
     ),
@@ -323,19 +385,77 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::PRIORITYCLASSES, cells::priorityclasses)
         },
     ),
-    ("node.k8s.io", "runtimeclasses", shown(columns::RUNTIMECLASSES, cells::runtimeclasses)),
+    (
+        "node.k8s.io",
+        "runtimeclasses",
+        Rules {
+            validate_create: Some(validate::cluster::runtime_class),
+            validate_update: Some(validate::cluster::runtime_class_update),
+            versioned_update: true,
+            ..shown(columns::RUNTIMECLASSES, cells::runtimeclasses)
+        },
+    ),
     (
         STORAGE,
         "storageclasses",
-        Rules { defaults: Some(defaults::storage_class), ..shown(columns::STORAGECLASSES, cells::storageclasses) },
+        Rules {
+            validate_create: Some(validate::classes::storage_class),
+            validate_update: Some(validate::classes::storage_class_update),
+            defaults: Some(defaults::storage_class),
+            ..shown(columns::STORAGECLASSES, cells::storageclasses)
+        },
     ),
-    (STORAGE, "volumeattributesclasses", shown(columns::VOLUMEATTRIBUTESCLASSES, cells::volumeattributesclasses)),
-    (STORAGE, "volumeattachments", shown(columns::VOLUMEATTACHMENTS, cells::volumeattachments)),
-    (STORAGE, "csinodes", shown(columns::CSINODES, cells::csinodes)),
+    (
+        STORAGE,
+        "volumeattributesclasses",
+        Rules {
+            validate_create: Some(validate::classes::attributes_class),
+            validate_update: Some(validate::classes::attributes_class_update),
+            ..shown(columns::VOLUMEATTRIBUTESCLASSES, cells::volumeattributesclasses)
+        },
+    ),
+    (
+        STORAGE,
+        "volumeattachments",
+        Rules {
+            validate_create: Some(validate::attachment::attachment),
+            validate_update: Some(validate::attachment::attachment_update),
+            prepare_create: Some(prepare::attachment_create),
+            versioned_update: true,
+            ..shown(columns::VOLUMEATTACHMENTS, cells::volumeattachments)
+        },
+    ),
+    (
+        STORAGE,
+        "csinodes",
+        Rules {
+            validate_create: Some(validate::classes::node),
+            validate_update: Some(validate::classes::node_update),
+            versioned_update: true,
+            ..shown(columns::CSINODES, cells::csinodes)
+        },
+    ),
     (
         STORAGE,
         "csidrivers",
-        Rules { defaults: Some(defaults::csi_driver), ..shown(columns::CSIDRIVERS, cells::csidrivers) },
+        Rules {
+            validate_create: Some(validate::classes::driver),
+            validate_update: Some(validate::classes::driver_update),
+            warnings: Some(validate::classes::driver_warnings),
+            defaults: Some(defaults::csi_driver),
+            versioned_update: true,
+            ..shown(columns::CSIDRIVERS, cells::csidrivers)
+        },
+    ),
+    (
+        STORAGE,
+        "csistoragecapacities",
+        Rules {
+            validate_create: Some(validate::classes::capacity),
+            validate_update: Some(validate::classes::capacity_update),
+            versioned_update: true,
+            ..NONE
+        },
     ),
     (
         RBAC,
@@ -383,6 +503,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         CERTIFICATES,
         "certificatesigningrequests",
         Rules {
+            validate_create: Some(validate::certificates::request),
+            validate_update: Some(validate::certificates::request_update),
+            prepare_update: Some(prepare::request_update),
             fields: &["spec.signerName"],
             ..shown(columns::CERTIFICATESIGNINGREQUESTS, cells::certificatesigningrequests)
         },
@@ -430,16 +553,35 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "mutatingadmissionpolicybindings",
         Rules { generation: true, ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings) },
     ),
-    (FLOW, "flowschemas", Rules { generation: true, ..shown(columns::FLOWSCHEMAS, cells::flowschemas) }),
+    (
+        FLOW,
+        "flowschemas",
+        Rules {
+            validate_create: Some(validate::flow::schema),
+            validate_update: Some(validate::flow::schema_update),
+            generation: true,
+            ..shown(columns::FLOWSCHEMAS, cells::flowschemas)
+        },
+    ),
     (
         FLOW,
         "prioritylevelconfigurations",
-        Rules { generation: true, ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations) },
+        Rules {
+            validate_create: Some(validate::flow::level),
+            validate_update: Some(validate::flow::level_update),
+            generation: true,
+            ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations)
+        },
     ),
     (
         "apiregistration.k8s.io",
         "apiservices",
-        Rules { validate_name: Some(names::path_segment), ..shown(columns::APISERVICES, cells::apiservices) },
+        Rules {
+            validate_create: Some(validate::cluster::api_service),
+            validate_update: Some(validate::cluster::api_service_update),
+            validate_name: Some(names::path_segment),
+            ..shown(columns::APISERVICES, cells::apiservices)
+        },
     ),
     (
         "resource.k8s.io",

@@ -50,6 +50,25 @@ pub fn pending(_context: &Context<'_>, object: &mut Value) {
     set(object, "status", json!({"phase": "Pending"}));
 }
 
+/// A new attachment is not attached.
+pub fn attachment_create(_context: &Context<'_>, attachment: &mut Value) {
+    set(attachment, "status", json!({"attached": false}));
+}
+
+/// Nothing but the metadata of a request for a certificate changes without a subresource; each of those has its part.
+pub fn request_update(context: &Context<'_>, new: &mut Value, old: &Value) {
+    restore(new, old, "spec");
+    let kept = |new: &mut Value, field: &str| {
+        let before = old.get("status").cloned().unwrap_or_else(|| json!({}));
+        restore(object_mut(new, "status"), &before, field);
+    };
+    match context.subresource {
+        None => restore(new, old, "status"),
+        Some("approval") => kept(new, "certificate"),
+        _ => {}
+    }
+}
+
 /// Nodes bring their status along.
 pub fn keep_status(_context: &Context<'_>, _object: &mut Value) {}
 

@@ -7,7 +7,8 @@ use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::{NOT_NEGATIVE, one_of, port};
+use super::resources::Name;
+use super::{one_of, port};
 use crate::registry::value::{at, entries, has, int, items, text};
 
 const ENV_SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
@@ -196,10 +197,8 @@ pub fn resources(errors: &mut ErrorList, resources: &Value, path: &Path) {
     for list in ["limits", "requests"] {
         for (name, value) in entries(resources, list) {
             let path_of = path.child(list).key(name);
-            resource_name(errors, &path_of, name);
-            if amount(value).is_some_and(|amount| amount.sign() < 0) {
-                errors.invalid(&path_of, value.clone(), NOT_NEGATIVE);
-            }
+            Name(name).check_container(errors, &path_of);
+            Name(name).check_amount(errors, &path_of, value);
             if list == "requests" {
                 not_above_limit(errors, resources, name, value, &path.child("requests"));
             }
@@ -212,17 +211,8 @@ fn not_above_limit(errors: &mut ErrorList, resources: &Value, name: &str, reques
     let Some((limit, wanted)) = limit.and_then(amount).zip(amount(request)) else { return };
     if wanted > limit {
         errors.invalid(path, wanted.to_string(), format!("must be less than or equal to {name} limit of {limit}"));
-    } else if name.starts_with("hugepages-") && wanted != limit {
+    } else if !Name(name).may_be_overcommitted() && wanted != limit {
         errors.invalid(path, wanted.to_string(), format!("must be equal to {name} limit of {limit}"));
-    }
-}
-
-fn resource_name(errors: &mut ErrorList, path: &Path, name: &str) {
-    errors.invalid_each(path, name, names::qualified(name));
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !standard {
-        errors.invalid(path, name, "must be a standard resource type or fully qualified");
-        errors.invalid(path, name, "must be a standard resource for containers");
     }
 }
 

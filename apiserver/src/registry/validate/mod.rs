@@ -1,10 +1,21 @@
 //! Errors of objects, with upstream's field paths and words. Pure functions over the object, one module a family.
 
 pub mod access;
+pub mod addresses;
+pub mod attachment;
+pub mod autoscaling;
+pub mod certificates;
+pub mod classes;
+pub mod cluster;
 pub mod config;
 mod containers;
+pub mod flow;
+pub mod limit_range;
 pub mod network;
 pub mod pod;
+pub mod quota;
+mod resources;
+mod security;
 pub mod storage;
 pub mod workload;
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{IP, containers, is_ip, label_selector, labels, one_of};
+use super::{IP, containers, security, is_ip, label_selector, labels, one_of};
 use crate::registry::Context;
 use crate::registry::value::{at, has, int, items, number, remove, set, text};
 
@@ -36,7 +36,7 @@ pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
         }
     }
     deadline(&mut errors, new, old, &path);
-    tolerations(&mut errors, at(new, "spec"), &path);
+    tolerations_at(&mut errors, items(new, "spec.tolerations"), &path.child("tolerations"));
     let before = items(old, "spec.tolerations");
     let kept = items(new, "spec.tolerations");
     if !before.iter().all(|toleration| kept.iter().any(|other| same_toleration(other, toleration))) {
@@ -141,7 +141,13 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid_each(&path.child(field), value, names::dns1123_label(value));
         }
     }
-    tolerations(errors, spec, path);
+    tolerations_at(errors, items(spec, "tolerations"), &path.child("tolerations"));
+    security::pod(errors, spec, path);
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(spec, list).iter().enumerate() {
+            security::container(errors, container, spec, &path.child(list).index(index));
+        }
+    }
     aliases(errors, spec, &path.child("hostAliases"));
     let class = text(spec, "priorityClassName");
     if !class.is_empty() {
@@ -149,9 +155,10 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
 }
 
-fn tolerations(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    for (index, toleration) in items(spec, "tolerations").iter().enumerate() {
-        let path = path.child("tolerations").index(index);
+/// Tolerations, wherever they are.
+pub fn tolerations_at(errors: &mut ErrorList, tolerations: &[Value], path: &Path) {
+    for (index, toleration) in tolerations.iter().enumerate() {
+        let path = path.index(index);
         let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
         if !key.is_empty() {
             errors.invalid_each(&path.child("key"), key, names::label_key(key));
@@ -176,6 +183,25 @@ fn tolerations(errors: &mut ErrorList, spec: &Value, path: &Path) {
         if !effect.is_empty() {
             let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
             one_of(errors, &path.child("effect"), effect, &known);
+        }
+    }
+}
+
+/// Tolerations that a list has twice.
+pub fn duplicate_tolerations(errors: &mut ErrorList, tolerations: &[Value], path: &Path) {
+    for (index, toleration) in tolerations.iter().enumerate() {
+        if tolerations[..index].contains(toleration) {
+            let part = |field| Value::String(text(toleration, field).to_owned());
+            let shown = format!(
+                "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
+                part("key"),
+                part("operator"),
+                part("value"),
+                part("effect"),
+                at(toleration, "tolerationSeconds")
+            );
+            let error = FieldError::new(Fault::Duplicate, &path.index(index), Value::Null, "");
+            errors.push(error.shown_as(shown));
         }
     }
 }
@@ -286,7 +312,8 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
     }
 }
 
-fn local_path(errors: &mut ErrorList, local: &str, path: &Path) {
+/// A path below a directory that the node chooses.
+pub fn local_path(errors: &mut ErrorList, local: &str, path: &Path) {
     if local.is_empty() {
         errors.required(path, "");
     } else if local.starts_with('/') {

@@ -115,15 +115,25 @@ pub fn volume(_context: &Context<'_>, volume: &Value) -> ErrorList {
     let policy = text(spec, "persistentVolumeReclaimPolicy");
     let policies = ["Delete", "Recycle", "Retain"];
     one_of(&mut errors, &path.child("persistentVolumeReclaimPolicy"), policy, &policies);
+    one_source(&mut errors, spec, &path);
+    errors
+}
+
+fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let fields = spec.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
     let mut sources = fields.filter(|field| !NOT_SOURCES.contains(field));
     if sources.next().is_none() {
-        errors.required(&path, "must specify a volume type");
+        errors.required(path, "must specify a volume type");
     }
     for source in sources {
         errors.forbidden(&path.child(source), "may not specify more than 1 volume type");
     }
-    errors
+}
+
+/// A volume that is described where it is used.
+pub fn inline_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    modes(errors, spec, path);
+    one_source(errors, spec, path);
 }
 
 /// An update of a volume: where its data is stays.

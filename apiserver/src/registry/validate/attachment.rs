@@ -1,0 +1,138 @@
+//! Errors of VolumeAttachments.
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::IMMUTABLE;
+use super::classes::driver_name;
+use crate::registry::Context;
+use crate::registry::value::{at, entries, has, number, text};
+
+const METADATA_BYTES: usize = 256 * 1024;
+const MESSAGE_BYTES: usize = 1024;
+
+/// VolumeAttachment.
+pub fn attachment(_context: &Context<'_>, attachment: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(attachment, "spec");
+    attacher(&mut errors, &path.child("attacher"), text(spec, "attacher"));
+    source(&mut errors, at(spec, "source"), &path.child("source"));
+    let node = text(spec, "nodeName");
+    errors.invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node));
+    status(&mut errors, at(attachment, "status"), &Path::new("status"));
+    errors
+}
+
+/// An update of a VolumeAttachment: nothing but its status changes.
+pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = match context.subresource {
+        Some(_) => ErrorList::new(),
+        None => attachment(context, new),
+    };
+    if context.subresource.is_some() {
+        status(&mut errors, at(new, "status"), &Path::new("status"));
+    } else if at(new, "spec") != at(old, "spec") {
+        errors.invalid(&Path::new("spec"), Value::Null, IMMUTABLE);
+    }
+    errors
+}
+
+/// In this kind the driver's name is checked in other words.
+fn attacher(errors: &mut ErrorList, path: &Path, name: &str) {
+    const WORDS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an \
+                         alphanumeric character (e.g. 'Example.com', regex used for validation is \
+                         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let mut own = ErrorList::new();
+    driver_name(&mut own, path, name);
+    for mut error in own {
+        if error.detail.starts_with("a lowercase RFC 1123 subdomain") {
+            error.detail = WORDS.to_owned();
+        }
+        // And the limit is one of characters.
+        error.detail = error.detail.replace("63 bytes", "63 characters");
+        errors.push(error);
+    }
+}
+
+fn source(errors: &mut ErrorList, source: &Value, path: &Path) {
+    const DETAIL: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let inline = at(source, "inlineVolumeSpec");
+    match (inline.is_null(), has(source, "persistentVolumeName")) {
+        (true, false) => errors.required(path, DETAIL),
+        (false, true) => errors.forbidden(path, DETAIL),
+        (true, true) => {
+            let name = text(source, "persistentVolumeName");
+            let path = path.child("persistentVolumeName");
+            if name.is_empty() {
+                errors.required(&path, "must specify non empty persistentVolumeName");
+            }
+            errors.invalid_each(&path, name, names::dns1123_subdomain(name));
+        }
+        (false, false) => self::inline(errors, inline, &path.child("inlineVolumeSpec")),
+    }
+}
+
+fn inline(errors: &mut ErrorList, volume: &Value, path: &Path) {
+    const OUT_OF_PLACE: [&str; 6] = [
+        "capacity",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeMode",
+        "volumeAttributesClassName",
+    ];
+    const DEFAULTS: [&str; 2] = ["persistentVolumeReclaimPolicy", "volumeMode"];
+    super::storage::inline_source(errors, volume, path);
+    for field in OUT_OF_PLACE.into_iter().filter(|field| has(volume, field) && !DEFAULTS.contains(field)) {
+        errors.forbidden(&path.child(field), "may not be specified in the context of inline volumes");
+    }
+    if !has(volume, "csi") {
+        errors.required(&path.child("csi"), "has to be specified in the context of inline volumes");
+    }
+}
+
+fn status(errors: &mut ErrorList, status: &Value, path: &Path) {
+    let bytes: usize =
+        entries(status, "attachmentMetadata").map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if bytes > METADATA_BYTES {
+        errors.too_long(&path.child("attachmentMetadata"), METADATA_BYTES);
+    }
+    for field in ["attachError", "detachError"] {
+        let error = at(status, field);
+        let path = path.child(field);
+        if text(error, "message").len() > MESSAGE_BYTES {
+            errors.too_long(&path.child("message"), MESSAGE_BYTES);
+        }
+        if let Some(code) = number(error, "errorCode").filter(|code| !(0..=i64::from(i32::MAX)).contains(code)) {
+            errors.invalid(&path.child("errorCode"), code, "must be between 0 and 2147483647, inclusive");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sources() {
+        let faults = |given: Value| {
+            let mut errors = ErrorList::new();
+            source(&mut errors, &given, &Path::new("s"));
+            errors.to_string()
+        };
+        assert_eq!(faults(json!({"persistentVolumeName": "a"})), "");
+        assert_eq!(
+            faults(json!({})),
+            "s: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        );
+        assert_eq!(
+            faults(
+                json!({"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d"}, "storageClassName": "x"}})
+            ),
+            "s.inlineVolumeSpec.storageClassName: Forbidden: may not be specified in the context of inline volumes"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Errors of APIServices, RuntimeClasses and IngressClasses.
+
+use base64::Engine;
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::resources::Name;
+use super::{IMMUTABLE, labels, one_of, unchanged};
+use crate::registry::Context;
+use crate::registry::value::{at, entries, flag, has, int, items, number, text};
+
+const CONTROLLER_NAME: usize = 250;
+
+/// APIService.
+pub fn api_service(_context: &Context<'_>, service: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let spec = at(service, "spec");
+    let (group, version) = (text(spec, "group"), text(spec, "version"));
+    let (name, wanted) = (text(service, "metadata.name"), format!("{version}.{group}"));
+    if name != wanted {
+        let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
+        errors.invalid(&Path::new("metadata").child("name"), name, detail);
+    }
+    if !group.is_empty() {
+        errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
+    }
+    errors.invalid_each(&path.child("version"), version, names::dns1035_label(version));
+    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+        let priority = int(spec, field);
+        if !(1..=most).contains(&priority) {
+            errors.invalid(&path.child(field), priority, format!("must be positive and less than {most}"));
+        }
+    }
+    backend(&mut errors, spec, &path);
+    errors
+}
+
+fn backend(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let bundle = text(spec, "caBundle");
+    let insecure = flag(spec, "insecureSkipTLSVerify");
+    if !has(spec, "service") {
+        if !bundle.is_empty() {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default().len();
+            let detail = "local APIServices may not have a caBundle";
+            errors.invalid(&path.child("caBundle"), format!("{bytes} bytes"), detail);
+        }
+        if insecure {
+            let detail = "local APIServices may not have insecureSkipTLSVerify";
+            errors.invalid(&path.child("insecureSkipTLSVerify"), true, detail);
+        }
+        return;
+    }
+    let service = path.child("service");
+    for field in ["namespace", "name"].into_iter().filter(|field| text(&spec["service"], field).is_empty()) {
+        errors.required(&service.child(field), "");
+    }
+    if let Some(port) = number(spec, "service.port")
+        && let Some(fault) = names::port_number(port)
+    {
+        errors.invalid(&service.child("port"), port, format!("port is not valid: {fault}"));
+    }
+    if insecure && !bundle.is_empty() {
+        errors.invalid(&path.child("insecureSkipTLSVerify"), true, "may not be true if caBundle is present");
+    }
+}
+
+/// An update of an APIService.
+pub fn api_service_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    if context.subresource.is_none() {
+        return api_service(context, new);
+    }
+    let mut errors = ErrorList::new();
+    for (index, condition) in items(new, "status.conditions").iter().enumerate() {
+        let path = Path::new("status").child("conditions").index(index).child("status");
+        one_of(&mut errors, &path, text(condition, "status"), &["False", "True", "Unknown"]);
+    }
+    errors
+}
+
+/// RuntimeClass.
+pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    match text(class, "handler") {
+        "" => errors.required(&Path::new("handler"), ""),
+        handler => errors.invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)),
+    }
+    for (name, amount) in entries(class, "overhead.podFixed") {
+        let path = Path::new("overhead").child("limits").key(name);
+        Name(name).check_container(&mut errors, &path);
+        Name(name).check_amount(&mut errors, &path, amount);
+    }
+    let path = Path::new("scheduling");
+    labels(&mut errors, &path.child("nodeSelector"), at(class, "scheduling"), "nodeSelector");
+    let path = path.child("tolerations");
+    let tolerations = items(class, "scheduling.tolerations");
+    super::pod::tolerations_at(&mut errors, tolerations, &path);
+    super::pod::duplicate_tolerations(&mut errors, tolerations, &path);
+    errors
+}
+
+/// An update of a RuntimeClass: the handler stays.
+pub fn runtime_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if new["handler"] != old["handler"] {
+        errors.invalid(&Path::new("handler"), Value::Null, IMMUTABLE);
+    }
+    errors
+}
+
+/// IngressClass.
+pub fn ingress_class(_context: &Context<'_>, class: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    controller(&mut errors, text(class, "spec.controller"), &path.child("controller"));
+    parameters(&mut errors, at(class, "spec.parameters"), &path.child("parameters"));
+    errors
+}
+
+/// An update of an IngressClass: the controller stays.
+pub fn ingress_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    unchanged(&mut errors, &path.child("controller"), at(new, "spec.controller"), at(old, "spec.controller"));
+    parameters(&mut errors, at(new, "spec.parameters"), &path.child("parameters"));
+    errors
+}
+
+fn controller(errors: &mut ErrorList, name: &str, path: &Path) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > CONTROLLER_NAME {
+        errors.too_long(path, CONTROLLER_NAME);
+    }
+    match name.split_once('/') {
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
+            errors.invalid_each(path, domain, names::dns1123_subdomain(domain));
+        }
+        _ => errors.invalid(path, name, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
+fn parameters(errors: &mut ErrorList, parameters: &Value, path: &Path) {
+    if parameters.is_null() {
+        return;
+    }
+    reference(errors, parameters, path);
+    let namespace = text(parameters, "namespace");
+    let scope = text(parameters, "scope");
+    let namespaced = has(parameters, "namespace");
+    match scope {
+        "Namespace" if namespace.is_empty() => {
+            errors.required(&path.child("namespace"), "`parameters.scope` is set to 'Namespace'");
+        }
+        "Namespace" => errors.invalid_each(&path.child("namespace"), namespace, names::dns1123_label(namespace)),
+        "Cluster" if namespaced => {
+            errors.forbidden(&path.child("namespace"), "`parameters.scope` is set to 'Cluster'");
+        }
+        "Cluster" => {}
+        other => errors.not_supported(&path.child("scope"), other, &["Cluster", "Namespace"]),
+    }
+}
+
+/// A reference to an object in the same namespace: group, kind and name.
+pub fn reference(errors: &mut ErrorList, reference: &Value, path: &Path) {
+    let group = text(reference, "apiGroup");
+    if !group.is_empty() {
+        errors.invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group));
+    }
+    for field in ["kind", "name"] {
+        match text(reference, field) {
+            "" => errors.required(&path.child(field), ""),
+            value => errors.invalid_each(&path.child(field), value, names::path_segment(value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn controllers_and_parameters() {
+        let faults = |spec: Value| {
+            let context = Context {
+                group: "networking.k8s.io",
+                version: "v1",
+                resource: "ingressclasses",
+                subresource: None,
+                namespace: "",
+                now: jiff::Timestamp::UNIX_EPOCH,
+            };
+            ingress_class(&context, &json!({"spec": spec})).to_string()
+        };
+        let named =
+            |scope: &str| json!({"controller": "a.io/b", "parameters": {"kind": "K", "name": "n", "scope": scope}});
+        assert_eq!(faults(named("Cluster")), "");
+        assert_eq!(
+            faults(named("Namespace")),
+            "spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"
+        );
+        assert_eq!(
+            faults(json!({"controller": "a"})),
+            "spec.controller: Invalid value: \"a\": must be a domain-prefixed path (such as \"acme.io/foo\")"
+        );
+    }
+}
