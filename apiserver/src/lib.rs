@@ -30,6 +30,7 @@ pub mod resource;
 mod server;
 pub mod services;
 mod state;
+pub mod storage;
 pub mod subresource;
 
 pub use access::UserInfo;

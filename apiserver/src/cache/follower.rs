@@ -21,6 +21,8 @@ pub const ROOT: &str = "/registry/";
 const BATCH: usize = 512;
 /// Pause before the store is asked again after a failure.
 const RETRY: Duration = Duration::from_millis(200);
+/// A revision that has not come by itself within this time is asked for.
+const ASK_AFTER: Duration = Duration::from_millis(20);
 /// How long a consistent read waits for the cache.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -60,14 +62,21 @@ impl Caches {
         }
     }
 
-    /// Waits (bounded) until the caches have reached a revision.
+    /// Waits (bounded) until the caches have reached a revision. A revision of which the watch brings nothing, because it
+    /// belongs to keys of others, is asked for.
     pub async fn wait_for(&self, revision: Revision) -> Option<Revision> {
         let mut receiver = self.revision.subscribe();
-        let wait = receiver.wait_for(|reached| *reached >= revision);
-        match tokio::time::timeout(READ_TIMEOUT, wait).await {
-            Ok(Ok(reached)) => Some(*reached),
-            _ => None,
+        let end = tokio::time::Instant::now() + READ_TIMEOUT;
+        while tokio::time::Instant::now() < end {
+            let wait = receiver.wait_for(|reached| *reached >= revision);
+            let reached = tokio::time::timeout(ASK_AFTER, wait).await.map(|reached| reached.map(|reached| *reached));
+            match reached {
+                Ok(Ok(reached)) => return Some(reached),
+                Ok(Err(_)) => return None,
+                Err(_) => self.store.request_progress().await.ok()?,
+            }
         }
+        None
     }
 
     /// Follows the store until shutdown.
@@ -152,7 +161,7 @@ impl Caches {
 
     fn change(&self, event: WatchEvent) -> Option<(&Arc<Cache>, Change)> {
         match event {
-            WatchEvent::Put { kv, .. } => {
+            WatchEvent::Put(kv) => {
                 let cache = self.cache_of(&kv.key)?;
                 match Entry::new(&kv.key, kv.mod_revision, &kv.value, cache.rules) {
                     Some(entry) => Some((cache, Change::Put(Arc::new(entry)))),

@@ -24,6 +24,9 @@ pub struct KeyValue {
     pub mod_revision: Revision,
     /// Revision of the write that created the key.
     pub create_revision: Revision,
+    /// The value is not in the form in which it would be written now (an old encryption key, another encoding): an update
+    /// that changes nothing is worth writing.
+    pub stale: bool,
 }
 
 /// Which keys [`Store::list`] returns.
@@ -60,21 +63,14 @@ pub struct Listing {
 /// A change under a watched prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// A key was created or updated.
-    Put {
-        /// The new state; its `mod_revision` is the event's revision.
-        kv: KeyValue,
-        /// The state before; `None` for a creation.
-        prev: Option<KeyValue>,
-    },
+    /// A key was created (then its two revisions are equal) or updated; its `mod_revision` is the event's revision.
+    Put(KeyValue),
     /// A key was deleted or expired.
     Delete {
         /// The key.
         key: String,
         /// Revision of the deletion.
         revision: Revision,
-        /// The last state.
-        prev: Option<KeyValue>,
     },
     /// All changes up to this revision have been delivered; see [`Store::request_progress`].
     Progress(Revision),
@@ -84,7 +80,7 @@ impl WatchEvent {
     /// The revision at which the event happened.
     pub fn revision(&self) -> Revision {
         match self {
-            Self::Put { kv, .. } => kv.mod_revision,
+            Self::Put(kv) => kv.mod_revision,
             Self::Delete { revision, .. } | Self::Progress(revision) => *revision,
         }
     }
@@ -92,7 +88,7 @@ impl WatchEvent {
     /// The key concerned.
     pub fn key(&self) -> Option<&str> {
         match self {
-            Self::Put { kv, .. } => Some(&kv.key),
+            Self::Put(kv) => Some(&kv.key),
             Self::Delete { key, .. } => Some(key),
             Self::Progress(_) => None,
         }

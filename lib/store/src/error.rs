@@ -57,6 +57,15 @@ pub enum Error {
     /// A snapshot can't be read.
     #[error("not a valid snapshot: {0}")]
     BadSnapshot(String),
+    /// The store takes no writes at present, because there is no room; reads go on. It recovers when there is room.
+    #[error("the store is read-only: {0}")]
+    ReadOnly(String),
+    /// The store can't be opened as configured.
+    #[error("{0}")]
+    Config(String),
+    /// A value can't be encrypted or decrypted.
+    #[error("encryption at rest: {0}")]
+    Encryption(String),
     /// The disk failed; whether the write happened is not known until the store is opened again.
     #[error("storage failed: {0}")]
     Storage(String),

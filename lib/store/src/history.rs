@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::{KeyValue, Revision, WatchEvent};
+use crate::contract::{Revision, WatchEvent};
 
 /// How much history a store keeps in memory. Older events are forgotten when either limit is passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,11 @@ impl History {
     }
 }
 
-/// What an event holds in memory: the value before belongs to the event that wrote it as well, but may outlive it here.
+/// What an event holds in memory. The value is often the current one, which is there anyway; it may outlive that.
 fn weight(event: &WatchEvent) -> usize {
-    let of = |kv: &KeyValue| kv.key.len() + kv.value.len();
     match event {
-        WatchEvent::Put { kv, prev } => of(kv) + prev.as_ref().map_or(0, of),
-        WatchEvent::Delete { key, prev, .. } => key.len() + prev.as_ref().map_or(0, of),
+        WatchEvent::Put(kv) => kv.key.len() + kv.value.len(),
+        WatchEvent::Delete { key, .. } => key.len(),
         WatchEvent::Progress(_) => 0,
     }
 }
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     fn deletion(revision: Revision) -> WatchEvent {
-        WatchEvent::Delete { key: "/k".into(), revision, prev: None }
+        WatchEvent::Delete { key: "/k".into(), revision }
     }
 
     fn revisions(history: &History, from: Revision) -> Vec<Revision> {

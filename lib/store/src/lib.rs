@@ -12,14 +12,19 @@
 
 mod contract;
 pub mod embedded;
+pub mod encryption;
 mod error;
+pub mod etcd;
+mod grpc;
 mod history;
 pub mod memory;
+mod messages;
 pub mod snapshot;
 mod state;
 mod watch;
 
 pub use contract::{KeyValue, ListOptions, Listing, Revision, Store, WatchEvent};
 pub use error::{Error, Result};
+pub use grpc::TlsFiles;
 pub use history::Window;
 pub use watch::Watch;

@@ -49,6 +49,7 @@ impl Entry {
             value: self.value.clone(),
             mod_revision: self.mod_revision,
             create_revision: self.create_revision,
+            stale: false,
         }
     }
 }
@@ -123,7 +124,8 @@ impl Write {
         }
     }
 
-    fn check_size(&self) -> Result<()> {
+    /// Refuses keys and values that are too large.
+    pub(crate) fn check_size(&self) -> Result<()> {
         let parts = [("key", self.key.len(), MAX_KEY), ("value", self.size(), MAX_VALUE)];
         match parts.into_iter().find(|(_, size, limit)| size > limit) {
             Some((what, size, limit)) => Err(Error::TooLarge { what, size, limit }),
@@ -195,10 +197,9 @@ impl State {
             None => self.entries.remove(&key),
         };
         self.account(&key, old.as_ref(), entry.as_ref());
-        let prev = old.map(|old| old.to_kv(&key));
         let event = match entry {
-            Some(entry) => WatchEvent::Put { kv: entry.to_kv(&key), prev },
-            None => WatchEvent::Delete { key: key.to_string(), revision, prev },
+            Some(entry) => WatchEvent::Put(entry.to_kv(&key)),
+            None => WatchEvent::Delete { key: key.to_string(), revision },
         };
         self.revision = revision;
         self.watchers.publish(&event);

@@ -1,11 +1,13 @@
 //! The reading end of a watch and the registry of the writing ends.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use futures::Stream;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 
 use crate::contract::{Revision, WatchEvent};
@@ -15,24 +17,23 @@ use crate::error::{Error, Result};
 const QUEUE: usize = 16 * 1024;
 
 /// The changes under a prefix, in order. Ends after an error; ends without one when the store is closed.
-#[derive(Debug)]
-pub struct Watch {
-    events: mpsc::Receiver<WatchEvent>,
-    lagged: Arc<AtomicBool>,
-}
+pub struct Watch(BoxStream<'static, Result<WatchEvent>>);
 
 impl Watch {
-    /// The next event; `None` at the end. Cancel-safe.
-    pub async fn recv(&mut self) -> Option<Result<WatchEvent>> {
-        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    /// A watch out of any stream of changes.
+    pub fn new(changes: impl Stream<Item = Result<WatchEvent>> + Send + 'static) -> Self {
+        Self(changes.boxed())
     }
 
-    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent>>> {
-        match ready!(self.events.poll_recv(cx)) {
-            Some(event) => Poll::Ready(Some(Ok(event))),
-            None if self.lagged.swap(false, Ordering::AcqRel) => Poll::Ready(Some(Err(Error::Lagged))),
-            None => Poll::Ready(None),
-        }
+    /// The next event; `None` at the end. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<Result<WatchEvent>> {
+        self.0.next().await
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
     }
 }
 
@@ -40,7 +41,25 @@ impl Stream for Watch {
     type Item = Result<WatchEvent>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_recv(cx)
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+/// The reading end of a watch of [`Watchers`].
+struct Queue {
+    events: mpsc::Receiver<WatchEvent>,
+    lagged: Arc<AtomicBool>,
+}
+
+impl Stream for Queue {
+    type Item = Result<WatchEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match ready!(self.events.poll_recv(cx)) {
+            Some(event) => Poll::Ready(Some(Ok(event))),
+            None if self.lagged.swap(false, Ordering::AcqRel) => Poll::Ready(Some(Err(Error::Lagged))),
+            None => Poll::Ready(None),
+        }
     }
 }
 
@@ -86,7 +105,7 @@ impl Watchers {
             watcher.send(event);
         }
         self.0.push(watcher);
-        Watch { events, lagged }
+        Watch::new(Queue { events, lagged })
     }
 
     /// Delivers an event to those who want it, and forgets the watches that have ended.
@@ -115,7 +134,7 @@ mod tests {
         let mut watch = watchers.open("/", 0, Vec::new());
         let last = QUEUE as Revision + 1;
         for revision in 1..=last {
-            watchers.publish(&WatchEvent::Delete { key: "/a".into(), revision, prev: None });
+            watchers.publish(&WatchEvent::Delete { key: "/a".into(), revision });
         }
         assert_eq!(watchers.len(), 0);
         for revision in 1..last {
@@ -130,7 +149,7 @@ mod tests {
         let mut watchers = Watchers::default();
         drop(watchers.open("/a/", 0, Vec::new()));
         let _kept = watchers.open("/b/", 0, Vec::new());
-        watchers.publish(&WatchEvent::Delete { key: "/c".into(), revision: 1, prev: None });
+        watchers.publish(&WatchEvent::Delete { key: "/c".into(), revision: 1 });
         assert_eq!(watchers.len(), 1);
     }
 }

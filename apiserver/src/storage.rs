@@ -1,0 +1,319 @@
+//! Values in the form that kube-apiserver keeps in etcd: a store for this server on top of one that upstream can read.
+//!
+//! This server's own form is JSON in the storage version. Upstream's is protobuf in an envelope for built-in kinds and JSON
+//! for custom resources and for the kinds that describe them. Reading takes either, in any version that can be converted.
+//! What this server wrote a moment ago comes back on its own watch: it is remembered, so that it need not be decoded.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use pintle_machinery::codec::{TypeMeta, protobuf};
+use pintle_machinery::schema::Schema;
+use pintle_store::{Error, KeyValue, ListOptions, Listing, Result, Revision, Store, Watch, WatchEvent};
+use serde_json::Value;
+
+use crate::codec;
+use crate::resource::key_prefix;
+use crate::state::storage_version;
+
+/// Groups that upstream stores as JSON.
+const JSON_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+/// Own writes that are remembered until they come back.
+const REMEMBERED: usize = 1024;
+
+/// What a key prefix holds.
+#[derive(Debug, Clone)]
+struct Form {
+    group: &'static str,
+    resource: &'static str,
+    /// Group and version that are stored.
+    storage: (&'static str, &'static str),
+}
+
+/// Which resources have which keys.
+#[derive(Debug)]
+struct Forms(BTreeMap<String, Form>);
+
+impl Forms {
+    fn built_in() -> Self {
+        let form = |api: &pintle_api::Resource| {
+            let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
+            (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage })
+        };
+        Self(pintle_api::resources().iter().filter(|api| api.default_served).map(form).collect())
+    }
+
+    fn of(&self, key: &str) -> Option<&Form> {
+        let (prefix, form) = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        key.starts_with(prefix.as_str()).then_some(form)
+    }
+
+    /// `secrets`, `deployments.apps`; custom resources by their keys, `/registry/GROUP/RESOURCE/…`.
+    fn resource(&self, key: &str) -> Option<String> {
+        if let Some(form) = self.of(key) {
+            return Some(match form.group {
+                "" => form.resource.to_owned(),
+                group => format!("{}.{group}", form.resource),
+            });
+        }
+        let mut parts = key.strip_prefix("/registry/")?.split('/');
+        let (group, resource) = (parts.next()?, parts.next()?);
+        (group.contains('.') && parts.next().is_some()).then(|| format!("{resource}.{group}"))
+    }
+}
+
+/// Tells the resource that a key belongs to, as encryption configurations name it.
+pub fn resource_of() -> pintle_store::encryption::ResourceOf {
+    let forms = Forms::built_in();
+    Arc::new(move |key| forms.resource(key))
+}
+
+/// A store for this server whose values are kept in `inner` in upstream's form.
+pub fn upstream_form(inner: Arc<dyn Store>) -> Arc<dyn Store> {
+    let form = Shared { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() };
+    Arc::new(UpstreamForm { inner, shared: Arc::new(form) })
+}
+
+struct UpstreamForm {
+    inner: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    schema: &'static Schema,
+    forms: Forms,
+    recent: Mutex<Recent>,
+}
+
+/// Own writes that have not come back yet, the oldest first.
+#[derive(Default)]
+struct Recent {
+    values: HashMap<Revision, Bytes>,
+    order: VecDeque<Revision>,
+}
+
+impl Recent {
+    fn add(&mut self, revision: Revision, value: Bytes) {
+        self.values.insert(revision, value);
+        self.order.push_back(revision);
+        while self.order.len() > REMEMBERED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.values.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// This server's form into upstream's. What is no object stays as it is.
+    fn encode(&self, value: &Bytes) -> Result<Bytes> {
+        if value.first() != Some(&b'{') {
+            return Ok(value.clone());
+        }
+        let failed = |error: String| Error::Storage(format!("encoding for the store: {error}"));
+        let object: Value = serde_json::from_slice(value).map_err(|error| failed(error.to_string()))?;
+        let meta = TypeMeta::of(&object);
+        let (group, version) = meta.group_version();
+        if JSON_GROUPS.contains(&group) || self.schema.kind(group, version, &meta.kind).is_none() {
+            return Ok(value.clone());
+        }
+        protobuf::encode(self.schema, &object).map(Bytes::from).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Upstream's form into this server's, and whether it should be written anew.
+    fn decode(&self, key: &str, value: &Bytes) -> Result<(Bytes, bool)> {
+        let failed = |error: String| Error::Storage(format!("stored value of {key}: {error}"));
+        let mut object = if value.starts_with(&protobuf::MAGIC) {
+            protobuf::decode(self.schema, value).map_err(|error| failed(error.to_string()))?.value
+        } else if value.first() == Some(&b'{') {
+            serde_json::from_slice(value).map_err(|error| failed(error.to_string()))?
+        } else {
+            return Ok((value.clone(), false));
+        };
+        let meta = TypeMeta::of(&object);
+        let stored = meta.group_version();
+        let Some(form) = self.forms.of(key) else { return Ok((codec::serialize(self.schema, &object).into(), false)) };
+        let old = stored != form.storage;
+        if old {
+            crate::conversion::convert(&mut object, stored, form.storage);
+        }
+        codec::defaults(self.schema, form.storage, &meta.kind, &mut object);
+        codec::normalize(self.schema, &mut object);
+        Ok((codec::serialize(self.schema, &object).into(), old))
+    }
+
+    fn decoded(&self, mut kv: KeyValue) -> Result<KeyValue> {
+        let (value, stale) = self.decode(&kv.key, &kv.value)?;
+        kv.value = value;
+        kv.stale |= stale;
+        Ok(kv)
+    }
+
+    /// One value that can't be read must not keep all others from being listed: it stays as it is stored.
+    fn decoded_or_kept(&self, kv: KeyValue) -> KeyValue {
+        match self.decoded(kv.clone()) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                tracing::error!(%error, "stored value can not be read");
+                kv
+            }
+        }
+    }
+
+    fn event(&self, event: WatchEvent) -> WatchEvent {
+        let WatchEvent::Put(mut kv) = event else { return event };
+        let own = self.recent.lock().values.remove(&kv.mod_revision);
+        match own {
+            Some(value) => {
+                kv.value = value;
+                WatchEvent::Put(kv)
+            }
+            None => WatchEvent::Put(self.decoded_or_kept(kv)),
+        }
+    }
+
+    fn answered(&self, result: Result<Revision>, value: Bytes) -> Result<Revision> {
+        match result {
+            Ok(revision) => {
+                self.recent.lock().add(revision, value);
+                Ok(revision)
+            }
+            Err(Error::Conflict { current: Some(kv) }) => Err(Error::Conflict { current: Some(self.decoded(kv)?) }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for UpstreamForm {
+    async fn get(&self, key: &str) -> Result<Option<KeyValue>> {
+        self.inner.get(key).await?.map(|kv| self.shared.decoded(kv)).transpose()
+    }
+
+    async fn list(&self, options: ListOptions) -> Result<Listing> {
+        let mut listing = self.inner.list(options).await?;
+        listing.items = listing.items.into_iter().map(|kv| self.shared.decoded_or_kept(kv)).collect();
+        Ok(listing)
+    }
+
+    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+        let written = self.inner.create(key, self.shared.encode(&value)?, ttl).await;
+        self.shared.answered(written, value)
+    }
+
+    async fn update(&self, key: &str, value: Bytes, expected: Revision, ttl: Option<Duration>) -> Result<Revision> {
+        let written = self.inner.update(key, self.shared.encode(&value)?, expected, ttl).await;
+        self.shared.answered(written, value)
+    }
+
+    async fn delete(&self, key: &str, expected: Revision) -> Result<Revision> {
+        match self.inner.delete(key, expected).await {
+            Err(Error::Conflict { current: Some(kv) }) => {
+                Err(Error::Conflict { current: Some(self.shared.decoded(kv)?) })
+            }
+            other => other,
+        }
+    }
+
+    async fn watch(&self, prefix: &str, from: Revision) -> Result<Watch> {
+        let shared = self.shared.clone();
+        let changes = self.inner.watch(prefix, from).await?;
+        Ok(Watch::new(changes.map(move |event| event.map(|event| shared.event(event)))))
+    }
+
+    async fn request_progress(&self) -> Result<()> {
+        self.inner.request_progress().await
+    }
+
+    async fn current_revision(&self) -> Result<Revision> {
+        self.inner.current_revision().await
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<()> {
+        self.inner.compact(revision).await
+    }
+
+    async fn size(&self) -> Result<u64> {
+        self.inner.size().await
+    }
+
+    /// The copy has the values as they are stored.
+    async fn snapshot(&self, writer: &mut (dyn io::Write + Send)) -> Result<Revision> {
+        self.inner.snapshot(writer).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pintle_store::memory::Memory;
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(object: &Value) -> Bytes {
+        codec::serialize(pintle_api::schema(), object).into()
+    }
+
+    #[tokio::test]
+    async fn built_in_kinds_are_protobuf_and_custom_resources_json() {
+        let inner = Arc::new(Memory::default());
+        let store = upstream_form(inner.clone());
+        let mut watch = store.watch("/registry/", 1).await.unwrap();
+        let secret = stored(&json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "n"},
+                                    "data": {"k": "dg=="}, "type": "Opaque"}));
+        let custom = stored(&json!({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"},
+                                    "spec": {"size": 3}}));
+        for (key, value, start) in [
+            ("/registry/secrets/n/a", &secret, &b"k8s\0"[..]),
+            ("/registry/example.com/widgets/n/w", &custom, b"{\"kind\":\"Widget\""),
+            ("/registry/ranges/x", &Bytes::from_static(b"n/a"), b"n/a"),
+        ] {
+            store.create(key, value.clone(), None).await.unwrap();
+            let raw = inner.get(key).await.unwrap().unwrap();
+            assert!(raw.value.starts_with(start), "{key}: {raw:?}");
+            assert_eq!(store.get(key).await.unwrap().unwrap().value, value, "{key}");
+            let Some(Ok(WatchEvent::Put(kv))) = watch.recv().await else { panic!("put") };
+            assert_eq!(kv.value, value);
+        }
+        let conflict = store.update("/registry/secrets/n/a", secret.clone(), 1, None).await.unwrap_err();
+        assert!(matches!(conflict, Error::Conflict { current: Some(kv) } if kv.value == secret));
+    }
+
+    #[tokio::test]
+    async fn other_forms_are_read_converted_and_stale() {
+        let inner = Arc::new(Memory::default());
+        let store = upstream_form(inner.clone());
+        let event = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {"name": "e", "namespace": "n"},
+                           "note": "hello", "regarding": {"kind": "Pod"}});
+        let bytes = protobuf::encode(pintle_api::schema(), &event).unwrap();
+        inner.create("/registry/events/n/e", bytes.into(), None).await.unwrap();
+        let kv = store.get("/registry/events/n/e").await.unwrap().unwrap();
+        let read: Value = serde_json::from_slice(&kv.value).unwrap();
+        assert_eq!((&read["apiVersion"], &read["message"], kv.stale), (&json!("v1"), &json!("hello"), true));
+        inner.create("/registry/events/n/f", "k8s\0nonsense".into(), None).await.unwrap();
+        assert!(store.get("/registry/events/n/f").await.is_err());
+        assert_eq!(store.list(ListOptions::prefix("/registry/")).await.unwrap().items.len(), 2, "hides no others");
+    }
+
+    #[test]
+    fn keys_tell_their_resource() {
+        let resource = resource_of();
+        for (key, wanted) in [
+            ("/registry/secrets/n/a", Some("secrets")),
+            ("/registry/minions/a", Some("nodes")),
+            ("/registry/deployments/n/a", Some("deployments.apps")),
+            ("/registry/example.com/widgets/n/a", Some("widgets.example.com")),
+            ("/registry/ranges/serviceips", None),
+            ("/elsewhere", None),
+        ] {
+            assert_eq!(resource(key).as_deref(), wanted, "{key}");
+        }
+    }
+}

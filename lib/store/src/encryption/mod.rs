@@ -1,0 +1,390 @@
+//! Encryption at rest: a store that encrypts values on their way into another one, in the forms that kube-apiserver stores.
+//!
+//! Which values are encrypted, and how, says an `EncryptionConfiguration`; which resource a key belongs to is told by the
+//! caller. A stored value starts with `k8s:enc:` and names its provider and key; everything else is plain. Reading takes any
+//! configured provider, writing the first. A value that was not written by the first key of the first provider is
+//! [`stale`](KeyValue::stale).
+
+mod ciphers;
+mod config;
+mod kms;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::RwLock;
+
+use crate::contract::{KeyValue, ListOptions, Listing, Revision, Store, WatchEvent};
+use crate::error::{Error, Result};
+use crate::watch::Watch;
+use ciphers::{Algorithm, Cipher};
+use kms::Kms;
+
+/// What all encrypted values start with.
+const PREFIX: &[u8] = b"k8s:enc:";
+/// How often a configuration file is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Tells the resource of a key, as configuration files name it: `secrets`, `deployments.apps`. `None`: no resource's.
+pub type ResourceOf = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// How the values of some resources are stored.
+struct Section {
+    resources: Vec<String>,
+    providers: Vec<Provider>,
+}
+
+enum Provider {
+    Identity,
+    /// What values start with, and the cipher.
+    Key(Vec<u8>, Cipher),
+    Kms(Vec<u8>, Kms),
+}
+
+/// What a configuration says.
+struct Rules(Vec<Section>);
+
+impl Rules {
+    fn parse(text: &str) -> Result<Self> {
+        config::parse(text)?.into_iter().map(compile).collect::<Result<_>>().map(Self)
+    }
+
+    /// The providers of a resource, in order; none: it is stored as it is.
+    fn of(&self, resource: Option<&str>) -> &[Provider] {
+        let Some(resource) = resource else { return &[] };
+        let found = self.0.iter().find(|section| section.resources.iter().any(|pattern| matches(pattern, resource)));
+        found.map_or(&[], |section| &section.providers)
+    }
+
+    async fn seal(&self, resource: Option<&str>, key: &str, value: Bytes) -> Result<Bytes> {
+        let (start, sealed) = match self.of(resource).first() {
+            None | Some(Provider::Identity) => return Ok(value),
+            Some(Provider::Key(start, cipher)) => (start, cipher.seal(&value, key.as_bytes())?),
+            Some(Provider::Kms(start, kms)) => (start, kms.seal(&value, key.as_bytes()).await?),
+        };
+        Ok([&start[..], &sealed].concat().into())
+    }
+
+    /// The plain value, and whether it should be written anew.
+    async fn open(&self, resource: Option<&str>, key: &str, value: &Bytes) -> Result<(Bytes, bool)> {
+        let providers = self.of(resource);
+        if providers.is_empty() && !value.starts_with(PREFIX) {
+            return Ok((value.clone(), false));
+        }
+        for (at, provider) in providers.iter().enumerate() {
+            match provider {
+                Provider::Identity if !value.starts_with(PREFIX) => return Ok((value.clone(), at > 0)),
+                Provider::Key(start, cipher) if value.starts_with(start) => {
+                    let opened = cipher.open(&value[start.len()..], key.as_bytes())?;
+                    return Ok((opened.into(), at > 0));
+                }
+                Provider::Kms(start, kms) if value.starts_with(start) => {
+                    let (opened, old) = kms.open(&value[start.len()..], key.as_bytes()).await?;
+                    return Ok((opened.into(), old || at > 0));
+                }
+                _ => {}
+            }
+        }
+        Err(Error::Encryption(format!("no provider is configured that can read {key}")))
+    }
+}
+
+/// One provider for each key, so that the order of all keys is one list.
+fn compile(section: config::Section) -> Result<Section> {
+    let mut providers = Vec::new();
+    for provider in section.providers {
+        match provider {
+            config::Provider::Identity => providers.push(Provider::Identity),
+            config::Provider::Keys(algorithm, keys) => {
+                providers.extend(keys.into_iter().map(|(name, cipher)| Provider::Key(start(algorithm, &name), cipher)));
+            }
+            config::Provider::Kms { name, endpoint, timeout } => {
+                let kms = Kms::new(name, &endpoint, timeout)?;
+                providers.push(Provider::Kms(format!("k8s:enc:kms:v2:{}:", kms.name()).into_bytes(), kms));
+            }
+        }
+    }
+    Ok(Section { resources: section.resources, providers })
+}
+
+fn start(algorithm: Algorithm, key: &str) -> Vec<u8> {
+    format!("k8s:enc:{}:v1:{key}:", algorithm.name()).into_bytes()
+}
+
+/// `secrets`, `deployments.apps`, `*.apps` (a group), `*.` (the core group), `*.*` (everything).
+fn matches(pattern: &str, resource: &str) -> bool {
+    let group = resource.split_once('.').map_or("", |(_, group)| group);
+    match pattern.strip_prefix("*.") {
+        Some("*") => true,
+        Some(wanted) => wanted == group,
+        None => pattern.trim_end_matches('.') == resource,
+    }
+}
+
+/// A store whose values are encrypted in another store.
+pub struct Encrypted {
+    inner: Arc<dyn Store>,
+    shared: Arc<Shared>,
+    reloading: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// What watches use too.
+struct Shared {
+    rules: RwLock<Arc<Rules>>,
+    resource_of: ResourceOf,
+}
+
+impl Shared {
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().clone()
+    }
+
+    async fn seal(&self, key: &str, value: Bytes) -> Result<Bytes> {
+        self.rules().seal((self.resource_of)(key).as_deref(), key, value).await
+    }
+
+    async fn open(&self, mut kv: KeyValue) -> Result<KeyValue> {
+        let (value, stale) = self.rules().open((self.resource_of)(&kv.key).as_deref(), &kv.key, &kv.value).await?;
+        kv.value = value;
+        kv.stale |= stale;
+        Ok(kv)
+    }
+
+    /// One value that can't be read must not keep all others from being listed: it stays as it is stored.
+    async fn open_or_keep(&self, kv: KeyValue) -> KeyValue {
+        match self.open(kv.clone()).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::error!(key = kv.key, %error, "stored value can not be read");
+                kv
+            }
+        }
+    }
+
+    async fn opened<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::Conflict { current: Some(kv) }) => Err(Error::Conflict { current: Some(self.open(kv).await?) }),
+            other => other,
+        }
+    }
+}
+
+impl Encrypted {
+    /// Encrypts as the text of a configuration says.
+    pub fn new(inner: Arc<dyn Store>, text: &str, resource_of: ResourceOf) -> Result<Self> {
+        let rules = RwLock::new(Arc::new(Rules::parse(text)?));
+        Ok(Self { inner, shared: Arc::new(Shared { rules, resource_of }), reloading: None })
+    }
+
+    /// Encrypts as a file says; `reload`: also as it says later.
+    pub fn from_file(inner: Arc<dyn Store>, path: &Path, reload: bool, resource_of: ResourceOf) -> Result<Self> {
+        let text = read(path)?;
+        let mut store = Self::new(inner, &text, resource_of)?;
+        if reload {
+            store.reloading = Some(tokio::spawn(follow(store.shared.clone(), path.to_owned(), text)));
+        }
+        Ok(store)
+    }
+
+    /// Encrypts from now on as another configuration says. An error leaves the old one in force.
+    pub fn reload(&self, text: &str) -> Result<()> {
+        *self.shared.rules.write() = Arc::new(Rules::parse(text)?);
+        Ok(())
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        if let Some(task) = &self.reloading {
+            task.abort();
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(Error::io(format!("read {}", path.display())))
+}
+
+/// Takes up what a file says whenever that changes.
+async fn follow(shared: Arc<Shared>, path: PathBuf, mut current: String) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Ok(text) = read(&path) else { continue };
+        if text == current {
+            continue;
+        }
+        match Rules::parse(&text) {
+            Ok(rules) => {
+                *shared.rules.write() = Arc::new(rules);
+                tracing::info!(path = %path.display(), "encryption configuration reloaded");
+            }
+            Err(error) => tracing::error!(%error, "encryption configuration is not valid, the old one stays"),
+        }
+        current = text;
+    }
+}
+
+#[async_trait]
+impl Store for Encrypted {
+    async fn get(&self, key: &str) -> Result<Option<KeyValue>> {
+        match self.inner.get(key).await? {
+            Some(kv) => self.shared.open(kv).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, options: ListOptions) -> Result<Listing> {
+        let mut listing = self.inner.list(options).await?;
+        let mut items = Vec::with_capacity(listing.items.len());
+        for kv in listing.items {
+            items.push(self.shared.open_or_keep(kv).await);
+        }
+        listing.items = items;
+        Ok(listing)
+    }
+
+    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+        self.inner.create(key, self.shared.seal(key, value).await?, ttl).await
+    }
+
+    async fn update(&self, key: &str, value: Bytes, expected: Revision, ttl: Option<Duration>) -> Result<Revision> {
+        let sealed = self.shared.seal(key, value).await?;
+        self.shared.opened(self.inner.update(key, sealed, expected, ttl).await).await
+    }
+
+    async fn delete(&self, key: &str, expected: Revision) -> Result<Revision> {
+        self.shared.opened(self.inner.delete(key, expected).await).await
+    }
+
+    async fn watch(&self, prefix: &str, from: Revision) -> Result<Watch> {
+        let shared = self.shared.clone();
+        let changes = self.inner.watch(prefix, from).await?;
+        Ok(Watch::new(changes.then(move |event| {
+            let shared = shared.clone();
+            async move {
+                match event? {
+                    WatchEvent::Put(kv) => Ok(WatchEvent::Put(shared.open_or_keep(kv).await)),
+                    other => Ok(other),
+                }
+            }
+        })))
+    }
+
+    async fn request_progress(&self) -> Result<()> {
+        self.inner.request_progress().await
+    }
+
+    async fn current_revision(&self) -> Result<Revision> {
+        self.inner.current_revision().await
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<()> {
+        self.inner.compact(revision).await
+    }
+
+    async fn size(&self) -> Result<u64> {
+        self.inner.size().await
+    }
+
+    /// The copy has the values as they are stored: encrypted.
+    async fn snapshot(&self, writer: &mut (dyn io::Write + Send)) -> Result<Revision> {
+        self.inner.snapshot(writer).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    const ONE: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    const TWO: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
+
+    fn file(providers: &str) -> String {
+        format!(
+            "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n\
+             - resources: [secrets]\n  providers: [{providers}]\n"
+        )
+    }
+
+    fn key(provider: &str, name: &str, secret: &str) -> String {
+        format!("{{{provider}: {{keys: [{{name: {name}, secret: {secret}}}]}}}}")
+    }
+
+    fn resource_of() -> ResourceOf {
+        Arc::new(|key| key.split('/').nth(2).map(str::to_owned))
+    }
+
+    #[test]
+    fn patterns_match_as_upstream_documents_them() {
+        for (pattern, resource, wanted) in [
+            ("secrets", "secrets", true),
+            ("secrets", "secrets.other", false),
+            ("deployments.apps", "deployments.apps", true),
+            ("*.apps", "deployments.apps", true),
+            ("*.apps", "secrets", false),
+            ("*.", "secrets", true),
+            ("*.", "deployments.apps", false),
+            ("*.*", "deployments.apps", true),
+        ] {
+            assert_eq!(matches(pattern, resource), wanted, "{pattern} {resource}");
+        }
+    }
+
+    #[tokio::test]
+    async fn keys_rotate_and_old_values_stay_readable() {
+        let memory = Arc::new(Memory::default());
+        let store = Encrypted::new(memory.clone(), &file("{identity: {}}"), resource_of()).expect("configuration");
+        store.create("/registry/secrets/plain", "p".into(), None).await.expect("create");
+        let steps = [("aescbc", ONE), ("aesgcm", ONE), ("secretbox", TWO), ("aescbc", TWO)];
+        let mut providers = vec!["{identity: {}}".to_owned()];
+        for (at, (provider, secret)) in steps.iter().enumerate() {
+            providers.insert(0, key(provider, &format!("k{at}"), secret));
+            store.reload(&file(&providers.join(", "))).expect("reload");
+            let name = format!("/registry/secrets/{at}");
+            store.create(&name, "hidden".into(), None).await.expect("create");
+            let stored = memory.get(&name).await.expect("get").expect("there").value;
+            assert!(stored.starts_with(format!("k8s:enc:{provider}:v1:k{at}:").as_bytes()));
+            assert!(!stored.windows(6).any(|part| part == b"hidden"));
+        }
+        store.create("/registry/configmaps/c", "open".into(), None).await.expect("create");
+        assert_eq!(memory.get("/registry/configmaps/c").await.expect("get").expect("there").value, "open");
+
+        let listing = store.list(ListOptions::prefix("/registry/secrets/")).await.expect("list");
+        let found: Vec<_> = listing.items.iter().map(|kv| (&kv.value[..], kv.stale)).collect();
+        let hidden = &b"hidden"[..];
+        assert_eq!(found, [(hidden, true), (hidden, true), (hidden, true), (hidden, false), (&b"p"[..], true)]);
+
+        let old = &listing.items[0];
+        let conflict = store.update(&old.key, "x".into(), 1, None).await.expect_err("wrong revision");
+        assert!(matches!(conflict, Error::Conflict { current: Some(kv) } if kv.value == "hidden"));
+        store.update(&old.key, old.value.clone(), old.mod_revision, None).await.expect("update");
+        assert!(!store.get(&old.key).await.expect("get").expect("there").stale, "rewritten with the new key");
+    }
+
+    #[tokio::test]
+    async fn values_that_can_not_be_read_are_an_error_and_hide_no_others() {
+        let memory = Arc::new(Memory::default());
+        let secret = key("aesgcm", "k", ONE);
+        let store = Encrypted::new(memory.clone(), &file(&secret), resource_of()).expect("configuration");
+        let mut watch = store.watch("/", 1).await.expect("watch");
+        store.create("/registry/secrets/a", "x".into(), None).await.expect("create");
+        let Some(Ok(WatchEvent::Put(kv))) = watch.recv().await else { panic!("put") };
+        assert_eq!(kv.value, "x");
+        // Moved to another key, which AES-GCM notices.
+        let stored = memory.get("/registry/secrets/a").await.expect("get").expect("there").value;
+        memory.create("/registry/secrets/b", stored, None).await.expect("create");
+        assert!(matches!(store.get("/registry/secrets/b").await, Err(Error::Encryption(_))));
+        assert_eq!(store.list(ListOptions::default()).await.expect("list").items.len(), 2);
+        assert!(store.reload("kind: Nonsense").is_err());
+        store.reload(&file(&key("aesgcm", "k", TWO))).expect("another key");
+        assert!(store.get("/registry/secrets/a").await.is_err());
+        memory.create("/registry/secrets/c", "plain".into(), None).await.expect("create");
+        assert!(store.get("/registry/secrets/c").await.is_err(), "plain values need the identity provider");
+    }
+}
