@@ -111,13 +111,7 @@ pub fn sites<'a>(schema: &'a Schema, ty: &'a StructType, object: &Value) -> Vec<
     found
 }
 
-fn of_struct<'a>(
-    schema: &'a Schema,
-    ty: &'a StructType,
-    object: &Value,
-    place: &mut Place,
-    found: &mut Vec<Site<'a>>,
-) {
+fn of_struct<'a>(schema: &'a Schema, ty: &'a StructType, object: &Value, place: &mut Place, found: &mut Vec<Site<'a>>) {
     let Some(map) = object.as_object() else { return };
     for field in &ty.fields {
         if LEFT_ALONE.contains(&field.json.as_str()) && place.len() < 2 {
@@ -219,9 +213,8 @@ mod tests {
     fn sites_are_the_objects_places_and_what_could_be_there() {
         let (ty, object) = pod();
         let sites = sites(pintle_api::schema(), ty, &object);
-        let has = |at: &str, present: bool| {
-            sites.iter().any(|site| pointer(&site.place) == at && site.present == present)
-        };
+        let has =
+            |at: &str, present: bool| sites.iter().any(|site| pointer(&site.place) == at && site.present == present);
         assert!(has("/spec/containers/0/image", true));
         assert!(has("/metadata/labels/x", true));
         assert!(has("/spec/containers/0/livenessProbe", false));

@@ -75,6 +75,8 @@ pub struct Comparison {
     pub upstream: Answer,
     /// Our answer.
     pub ours: Answer,
+    /// What was sent before, where that matters.
+    pub before: Vec<Request>,
     /// The weightiest difference, if any.
     pub difference: Option<Difference>,
 }
@@ -86,7 +88,7 @@ const HEADERS: [&str; 4] = ["retry-after", "location", "www-authenticate", "cach
 pub fn answers(request: &Request, upstream: Answer, ours: Answer) -> Comparison {
     let sent = String::from_utf8_lossy(&request.body).into_owned();
     let difference = first(&upstream, &ours, &sent);
-    Comparison { request: request.clone(), upstream, ours, difference }
+    Comparison { request: request.clone(), upstream, ours, before: Vec::new(), difference }
 }
 
 fn first(upstream: &Answer, ours: &Answer, sent: &str) -> Option<Difference> {
@@ -272,7 +274,8 @@ mod tests {
 
     #[test]
     fn the_weightiest_class_counts() {
-        let object = |replicas: i64, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"replicas": replicas}});
+        let object =
+            |replicas: i64, label: &str| json!({"metadata": {"labels": {"a": label}}, "spec": {"replicas": replicas}});
         assert_eq!(class((200, object(1, "b")), (200, object(1, "b"))), None);
         assert_eq!(class((200, object(1, "b")), (404, object(1, "b"))), Some(Class::Status));
         assert_eq!(class((200, object(1, "b")), (200, object(2, "b"))), Some(Class::Body));

@@ -146,7 +146,9 @@ impl Generator<'_> {
             Type::Time | Type::MicroTime => vec![json!("yesterday"), json!("2020-01-02"), json!(1)],
             Type::Duration => vec![json!("1 minute"), json!("")],
             Type::Double => vec![json!("x"), json!(-1)],
-            Type::Quantity => vec![json!("-1"), json!("1x"), json!(""), json!("0"), json!("1.5Gi"), json!(3), json!("-5Mi")],
+            Type::Quantity => {
+                vec![json!("-1"), json!("1x"), json!(""), json!("0"), json!("1.5Gi"), json!(3), json!("-5Mi")]
+            }
             Type::IntOrString => {
                 vec![json!(-1), json!("150%"), json!("-5%"), json!("no_name"), json!(0), json!("x%"), json!(70_000)]
             }

@@ -20,6 +20,8 @@ use super::wire::Request;
 
 /// Where the objects are.
 const NAMESPACE: &str = "generated";
+/// Where those are that would bind the others.
+const BINDING: &str = "generated-limits";
 /// Requests that are under way at once.
 const AT_ONCE: usize = 6;
 /// Requests to make one difference small.
@@ -48,6 +50,7 @@ struct Case {
 /// A sample, and what became of it on the servers.
 struct Anchor {
     sample: Sample,
+    namespace: &'static str,
     ty: &'static StructType,
     /// As upstream completed it, without what is upstream's own.
     live: Option<Value>,
@@ -57,9 +60,11 @@ struct Anchor {
 /// Runs the feed.
 pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Result<Found> {
     pair.namespace(NAMESPACE).await?;
+    pair.namespace(BINDING).await?;
+    let mut found = Found::default();
     let mut anchors = Vec::new();
     for sample in corpus.samples.iter().filter(|sample| bounds.wants(&sample.kind())) {
-        anchors.extend(anchor(pair, sample).await?);
+        anchors.extend(anchor(pair, sample, &mut found).await?);
     }
     anyhow::ensure!(!anchors.is_empty(), "no sample is of such a kind");
     let mut kinds: HashMap<String, Vec<usize>> = HashMap::new();
@@ -68,7 +73,6 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
     }
     let mut by_kind: Vec<Vec<usize>> = kinds.into_values().collect();
     by_kind.sort();
-    let mut found = Found::default();
     let mut rng = StdRng::seed_from_u64(bounds.seed);
     let mut small: HashMap<String, u32> = HashMap::new();
     while !bounds.over(found.requests) {
@@ -98,20 +102,19 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
 }
 
 /// Creates a sample on both servers, if it can be kept there.
-async fn anchor(pair: &Pair, sample: &Sample) -> anyhow::Result<Option<Anchor>> {
+async fn anchor(pair: &Pair, sample: &Sample, found: &mut Found) -> anyhow::Result<Option<Anchor>> {
     let resource = sample.resource;
     let Some(ty) = pintle_api::schema().kind(resource.group, resource.version, resource.kind) else { return Ok(None) };
     let mut sample = sample.clone();
-    corpus_namespace(&mut sample.object);
-    let mut anchor = Anchor { sample, ty, live: None, versions: Default::default() };
-    if !resource.allows("update") {
-        return Ok(Some(anchor));
-    }
-    let request = Request::json("POST", anchor.sample.collection(NAMESPACE), &anchor.sample.object);
-    let (upstream, ours) = pair.send(&request).await?;
-    if upstream.status != 201 || ours.status != 201 {
-        let (theirs, own) = (String::from_utf8_lossy(&upstream.body), String::from_utf8_lossy(&ours.body));
-        tracing::warn!(kind = anchor.sample.kind(), name = anchor.sample.name(), upstream = %theirs, ours = %own, "a sample is refused");
+    let namespace = if matches!(resource.kind, "LimitRange" | "ResourceQuota") { BINDING } else { NAMESPACE };
+    let values = [("ns".to_owned(), namespace.to_owned())];
+    super::corpus::substitute(&mut sample.object, &values.into());
+    let mut anchor = Anchor { sample, namespace, ty, live: None, versions: Default::default() };
+    let request = Request::json("POST", anchor.sample.collection(namespace), &anchor.sample.object);
+    let comparison = pair.compare(&request).await?;
+    found.add(&anchor.sample.kind(), comparison.clone());
+    let (upstream, ours) = (comparison.upstream, comparison.ours);
+    if !resource.allows("update") || upstream.status != 201 || ours.status != 201 {
         return Ok(Some(anchor));
     }
     let version = |body: Option<Value>| {
@@ -121,11 +124,6 @@ async fn anchor(pair: &Pair, sample: &Sample) -> anyhow::Result<Option<Anchor>> 
     anchor.versions = (version(upstream.json()), version(ours.json()));
     anchor.live = upstream.json().map(without_own);
     Ok(Some(anchor))
-}
-
-fn corpus_namespace(object: &mut Value) {
-    let values = [("ns".to_owned(), NAMESPACE.to_owned())];
-    super::corpus::substitute(object, &values.into());
 }
 
 /// An object as a client that read it might write it to another server.
@@ -192,10 +190,10 @@ fn request(anchor: &Anchor, case: &Case) -> Request {
     };
     let options = format!("?dryRun=All{validation}");
     match case.verb {
-        Verb::Create => Request::json("POST", anchor.sample.collection(NAMESPACE) + &options, &object),
-        Verb::Update => Request::json("PUT", anchor.sample.path(NAMESPACE) + &options, &object),
+        Verb::Create => Request::json("POST", anchor.sample.collection(anchor.namespace) + &options, &object),
+        Verb::Update => Request::json("PUT", anchor.sample.path(anchor.namespace) + &options, &object),
         Verb::UpdateStatus => {
-            Request::json("PUT", format!("{}/status{options}", anchor.sample.path(NAMESPACE)), &object)
+            Request::json("PUT", format!("{}/status{options}", anchor.sample.path(anchor.namespace)), &object)
         }
     }
 }
@@ -215,7 +213,8 @@ async fn shrink(pair: &Pair, anchors: &[Anchor], case: Case, comparison: Compari
             None => at += 1,
         }
     }
-    let fields: Vec<String> = best.0.base["spec"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+    let fields: Vec<String> =
+        best.0.base["spec"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
     for field in fields {
         if tries >= SHRINK {
             break;

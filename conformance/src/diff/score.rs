@@ -99,9 +99,10 @@ impl Outcome {
             *score.by_class.entry(class.clone()).or_default() += 1;
             *score.by_kind.entry(kind.clone()).or_default().entry(class).or_default() += 1;
             let key = (kind, shape(&difference));
-            let sort = score.sorts.entry(key).or_insert_with(|| Sort { count: 0, difference, example: example.clone() });
+            let sort =
+                score.sorts.entry(key).or_insert_with(|| Sort { count: 0, difference, example: example.clone() });
             sort.count += 1;
-            if example.request.body.len() < sort.example.request.body.len() {
+            if size(&example) < size(&sort.example) {
                 sort.difference = example.difference.clone().unwrap_or_else(|| sort.difference.clone());
                 sort.example = example;
             }
@@ -176,7 +177,8 @@ impl Outcome {
 
 impl Score {
     fn examples(&self, kind: &str) -> String {
-        let mut sorts: Vec<&Sort> = self.sorts.iter().filter(|((own, _), _)| own == kind).map(|(_, sort)| sort).collect();
+        let mut sorts: Vec<&Sort> =
+            self.sorts.iter().filter(|((own, _), _)| own == kind).map(|(_, sort)| sort).collect();
         sorts.sort_by_key(|sort| std::cmp::Reverse(sort.count));
         let mut text = String::new();
         for sort in sorts {
@@ -184,10 +186,14 @@ impl Score {
             let _ = writeln!(text, "===== {} x {} at {}", sort.count, difference.class.name(), difference.path);
             let _ = writeln!(text, "upstream: {}", short(&difference.upstream.to_string()));
             let _ = writeln!(text, "ours:     {}", short(&difference.ours.to_string()));
+            for request in &sort.example.before {
+                let _ = writeln!(text, "--- before\n{}", request.show());
+            }
             let _ = writeln!(text, "--- request\n{}", sort.example.request.show());
             for (name, answer) in [("upstream", &sort.example.upstream), ("ours", &sort.example.ours)] {
                 let body = String::from_utf8_lossy(&answer.body);
-                let _ = writeln!(text, "--- {name}: {} {}\n{}", answer.status, answer.header("content-type"), body.trim());
+                let _ =
+                    writeln!(text, "--- {name}: {} {}\n{}", answer.status, answer.header("content-type"), body.trim());
                 for warning in answer.headers.get("warning").into_iter().flatten() {
                     let _ = writeln!(text, "Warning: {warning}");
                 }
@@ -201,6 +207,10 @@ impl Score {
 fn rate(differences: u64, requests: u64) -> f64 {
     let rate = differences as f64 * 1000.0 / requests.max(1) as f64;
     (rate * 100.0).round() / 100.0
+}
+
+fn size(example: &Comparison) -> usize {
+    example.before.iter().map(|request| request.body.len()).sum::<usize>() + example.request.body.len()
 }
 
 fn short(text: &str) -> String {

@@ -61,7 +61,9 @@ fn allocated(item: &Value, sent: &str) -> bool {
     match item {
         Value::Array(items) => items.iter().any(|item| allocated(item, sent)),
         Value::String(text) => text.starts_with("10.97.") && !sent.contains(text.as_str()),
-        Value::Number(number) => number.as_i64().is_some_and(|port| port > 29_999) && !sent.contains(&number.to_string()),
+        Value::Number(number) => {
+            number.as_i64().is_some_and(|port| port > 29_999) && !sent.contains(&number.to_string())
+        }
         _ => false,
     }
 }
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_clients_values_stay() {
-        let mut answer = json!({"clusterIP": "10.97.3.4", "nodePort": 31000, "uid": "6d4c8a1e-0000-4000-8000-000000000001"});
+        let mut answer =
+            json!({"clusterIP": "10.97.3.4", "nodePort": 31000, "uid": "6d4c8a1e-0000-4000-8000-000000000001"});
         let before = answer.clone();
         value(&mut answer, r#"{"clusterIP":"10.97.3.4","nodePort":31000}"#);
         assert_eq!(answer, before);

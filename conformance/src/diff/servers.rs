@@ -131,10 +131,14 @@ fn start_upstream(
     command.args(["--initial-cluster", &format!("default={peers}")]);
     let etcd = spawn(&mut command, &home.join("etcd.log"))?;
     let key = pki.join("sa.key");
+    let public = home.join("sa.pub");
+    let pair = rcgen::KeyPair::from_pem(&std::fs::read_to_string(&key)?).context("reading the signing key")?;
+    std::fs::write(&public, pair.public_key_pem())?;
     let mut command = Command::new(bin.join("kube-apiserver"));
     command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"]);
     command.args([&format!("--secure-port={port}"), &format!("--etcd-servers={client}")]);
-    command.args([&format!("--service-cluster-ip-range={SERVICE_CIDR}"), &format!("--service-account-issuer={ISSUER}")]);
+    command
+        .args([&format!("--service-cluster-ip-range={SERVICE_CIDR}"), &format!("--service-account-issuer={ISSUER}")]);
     command.args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
     command.arg("--cert-dir").arg(home.join("certs"));
     for (flag, file) in [("--client-ca-file", pki.join("ca.crt")), ("--token-auth-file", pki.join("tokens.csv"))] {
@@ -142,7 +146,7 @@ fn start_upstream(
             command.arg(flag).arg(file);
         }
     }
-    command.arg("--service-account-key-file").arg(&key).arg("--service-account-signing-key-file").arg(&key);
+    command.arg("--service-account-key-file").arg(&public).arg("--service-account-signing-key-file").arg(&key);
     let server = spawn(&mut command, &home.join("upstream.log"))?;
     Ok(vec![server, etcd])
 }
@@ -160,7 +164,7 @@ fn write_kubeconfig(ours: &Path, theirs: &Path, port: u16) -> anyhow::Result<()>
 async fn ready(name: &'static str, kubeconfig: &Path, log: &Path) -> anyhow::Result<Server> {
     let deadline = tokio::time::Instant::now() + START;
     loop {
-        if kubeconfig.exists() {
+        if listens(kubeconfig).await {
             let server = Server::connect(name, kubeconfig).await?;
             if let Ok(answer) = server.send(&Request::new("GET", "/readyz")).await
                 && answer.status == 200
@@ -175,4 +179,12 @@ async fn ready(name: &'static str, kubeconfig: &Path, log: &Path) -> anyhow::Res
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Whether anyone accepts connections where a kubeconfig leads.
+async fn listens(kubeconfig: &Path) -> bool {
+    let Ok(text) = std::fs::read(kubeconfig) else { return false };
+    let config: Value = serde_yaml_ng::from_slice(&text).unwrap_or_default();
+    let url = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+    tokio::net::TcpStream::connect(url.trim_start_matches("https://")).await.is_ok()
 }

@@ -1,11 +1,290 @@
-//! Feed 1: sessions.
+//! Feed 1: the corpus of sessions. Each has a namespace of its own, `$ns`. A session `for: resource` is repeated for each
+//! sample, with `$kind`, `$plural`, `$apiVersion`, `$collection`, `$path`, `$name` and `$object`; one `for: groupversion`
+//! for each served version, with `$gv` and `$root`.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::LazyLock;
+
+use anyhow::Context;
+use futures::{StreamExt, stream};
+use pintle_api::Resource;
+use regex::Regex;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use super::Bounds;
-use super::corpus::Corpus;
+use super::compare::{self, Comparison, Difference};
+use super::corpus::{Corpus, Sample};
 use super::score::Found;
+use super::script::{self, Action, Script, Step};
+use super::scrub;
 use super::servers::Pair;
+use super::wire::{Answer, Request, Server};
+
+/// Sessions that are played at once.
+const AT_ONCE: usize = 3;
+
+/// Ages, which nobody can compare.
+static AGE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b(\d+m)?\d+s( ago)?\b|<invalid>").ok());
+
+type Variables = BTreeMap<String, String>;
+
+/// A session to play.
+struct Session<'a> {
+    /// Name of the file, and what it is repeated for.
+    name: String,
+    script: &'a Script,
+    variables: Variables,
+    namespace: String,
+}
 
 /// Runs the feed.
-pub async fn run(_pair: &Pair, _corpus: &Corpus, _bounds: &Bounds) -> anyhow::Result<Found> {
-    Ok(Found::default())
+pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Result<Found> {
+    let mut scripts = Vec::new();
+    for (name, text) in &corpus.sessions {
+        scripts.push((name, script::parse(text).with_context(|| format!("session {name}"))?));
+    }
+    let sessions: Vec<Session<'_>> = scripts
+        .iter()
+        .flat_map(|(name, script)| expand(name, script, corpus))
+        .filter(|one| bounds.wants(&one.name))
+        .collect();
+    let mut found = Found::default();
+    let mut played =
+        stream::iter(&sessions).map(|session| async move { (session, play(pair, session).await) }).buffered(AT_ONCE);
+    while let Some((session, comparisons)) = played.next().await {
+        for comparison in comparisons.with_context(|| format!("session {}", session.name))? {
+            found.add(&session.name, comparison);
+        }
+        if bounds.shutdown.is_cancelled() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn expand<'a>(name: &str, script: &'a Script, corpus: &Corpus) -> Vec<Session<'a>> {
+    let session = |suffix: &str, variables: Variables| {
+        let full = if suffix.is_empty() { name.to_owned() } else { format!("{name}/{suffix}") };
+        let namespace = format!("s-{}", full.to_lowercase().replace(['/', '.', '_'], "-"));
+        let mut all = corpus.values.clone();
+        all.extend(variables);
+        all.insert("ns".into(), namespace.clone());
+        Session { name: full, script, variables: all, namespace }
+    };
+    match script.each.as_str() {
+        "resource" => {
+            let mut done: Vec<&Resource> = Vec::new();
+            let mut sessions = Vec::new();
+            for sample in corpus.samples.iter().filter(|sample| sample.resource.allows("get")) {
+                if !done.contains(&sample.resource) {
+                    done.push(sample.resource);
+                    let mut made = session(&sample.kind(), Variables::new());
+                    made.variables.extend(variables_of(sample, &made.namespace));
+                    sessions.push(made);
+                }
+            }
+            sessions
+        }
+        "groupversion" => {
+            let versions = pintle_api::groups(true).into_iter().flat_map(|(group, versions)| {
+                versions.into_iter().map(move |version| match group {
+                    "" => ("api", version.to_owned()),
+                    group => ("apis", format!("{group}/{version}")),
+                })
+            });
+            versions
+                .map(|(root, gv)| {
+                    session(&gv, [("gv".to_owned(), gv.clone()), ("root".to_owned(), root.to_owned())].into())
+                })
+                .collect()
+        }
+        _ => vec![session("", Variables::new())],
+    }
+}
+
+fn variables_of(sample: &Sample, namespace: &str) -> Variables {
+    let mut object = sample.object.clone();
+    let values = [("ns".to_owned(), namespace.to_owned())];
+    super::corpus::substitute(&mut object, &values.into());
+    let resource = sample.resource;
+    let list = [
+        ("kind", resource.kind.to_owned()),
+        ("plural", resource.plural.to_owned()),
+        ("singular", resource.singular.to_owned()),
+        ("group", resource.group.to_owned()),
+        ("apiVersion", resource.api_version()),
+        ("collection", sample.collection(namespace)),
+        ("path", sample.path(namespace)),
+        ("name", sample.name().to_owned()),
+        ("object", object.to_string()),
+    ];
+    list.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Plays a session. What a step keeps of the answers may be another thing on each server.
+async fn play(pair: &Pair, session: &Session<'_>) -> anyhow::Result<Vec<Comparison>> {
+    pair.namespace(&session.namespace).await?;
+    let (mut theirs, mut own) = (session.variables.clone(), session.variables.clone());
+    let mut comparisons = Vec::new();
+    for step in &session.script.steps {
+        let stepped = async {
+            let requests = (request(step, &theirs)?, request(step, &own)?);
+            let namespace = &session.namespace;
+            let (upstream, ours) = tokio::try_join!(
+                act(&pair.upstream, pair, step, &requests.0, namespace),
+                act(&pair.ours, pair, step, &requests.1, namespace)
+            )?;
+            anyhow::Ok((requests.0, upstream, ours))
+        };
+        let (mut shown, upstream, ours) = stepped.await.with_context(|| format!("step {}", step.title))?;
+        for (name, path) in &step.captures {
+            theirs.insert(name.clone(), captured(&upstream, path));
+            own.insert(name.clone(), captured(&ours, path));
+        }
+        if step.quiet {
+            continue;
+        }
+        shown.headers.insert(0, ("Step".to_owned(), step.title.clone()));
+        let whole = compare::answers(&shown, upstream, ours);
+        if step.each.is_empty() || whole.upstream.status != whole.ours.status {
+            comparisons.push(whole);
+        } else {
+            step.each.iter().for_each(|path| comparisons.extend(apart(&whole, path)));
+        }
+    }
+    Ok(comparisons)
+}
+
+/// Longest names first: `$namespace` is not `$name` and more.
+fn fill(text: &str, variables: &Variables) -> String {
+    let mut names: Vec<&String> = variables.keys().collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names.into_iter().fold(text.to_owned(), |text, name| text.replace(&format!("${name}"), &variables[name]))
+}
+
+fn request(step: &Step, variables: &Variables) -> anyhow::Result<Request> {
+    let body = fill(&step.body, variables);
+    match &step.action {
+        Action::Kubectl(arguments) => {
+            let words: Vec<String> = arguments.iter().map(|word| fill(word, variables)).collect();
+            Ok(Request::new("kubectl", words.join("\u{1f}")).bytes(body.into_bytes()))
+        }
+        Action::Request(method, path, headers) => {
+            let mut request = Request::new(method, fill(path, variables));
+            for (name, value) in headers {
+                request = request.header(name, &fill(value, variables));
+            }
+            if body.is_empty() {
+                return Ok(request);
+            }
+            let bytes = match step.raw {
+                true => body.into_bytes(),
+                false => serde_yaml_ng::from_str::<Value>(&body).context("the body")?.to_string().into_bytes(),
+            };
+            if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+                request = request.header("Content-Type", "application/json");
+            }
+            Ok(request.bytes(bytes))
+        }
+    }
+}
+
+async fn act(server: &Server, pair: &Pair, step: &Step, request: &Request, namespace: &str) -> anyhow::Result<Answer> {
+    match step.action {
+        Action::Request(..) => server.send(request).await,
+        Action::Kubectl(_) => kubectl(server, pair, request, namespace).await,
+    }
+}
+
+/// Runs kubectl; its exit status is the answer's, its output the body.
+async fn kubectl(server: &Server, pair: &Pair, request: &Request, namespace: &str) -> anyhow::Result<Answer> {
+    let mut command = tokio::process::Command::new(&pair.kubectl);
+    command.arg("--kubeconfig").arg(&server.kubeconfig).args(["-n", namespace]);
+    command.arg("--cache-dir").arg(server.kubeconfig.with_extension("cache"));
+    command.args(request.path.split('\u{1f}')).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("starting kubectl")?;
+    if let Some(mut input) = child.stdin.take() {
+        // kubectl may end without reading it.
+        let _ = input.write_all(&request.body).await;
+    }
+    let output = child.wait_with_output().await?;
+    let text = |bytes: &[u8]| {
+        let text = scrub::text(&String::from_utf8_lossy(bytes));
+        AGE.as_ref().map_or_else(|| text.clone(), |age| age.replace_all(&text, "<age>").into_owned())
+    };
+    let body = match serde_json::from_slice::<Value>(&output.stdout) {
+        Ok(value) if value.is_object() => value,
+        _ => {
+            let lines = text(&output.stdout);
+            let folded: Vec<String> =
+                lines.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            json!(folded)
+        }
+    };
+    let errors: Vec<String> = text(&output.stderr).lines().map(str::to_owned).collect();
+    let body = json!({"stdout": body, "stderr": errors}).to_string().into_bytes();
+    Ok(Answer {
+        status: output.status.code().and_then(|code| u16::try_from(code).ok()).unwrap_or(1),
+        body,
+        ..Answer::default()
+    })
+}
+
+fn captured(answer: &Answer, path: &str) -> String {
+    let value = answer.json().unwrap_or_default();
+    let found = path.split('.').fold(&value, |value, name| match name.parse::<usize>() {
+        Ok(index) if value.is_array() => value.get(index).unwrap_or(&Value::Null),
+        _ => value.get(name).unwrap_or(&Value::Null),
+    });
+    found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+}
+
+/// The comparisons of all entries below a path.
+fn apart(whole: &Comparison, path: &str) -> Vec<Comparison> {
+    let at = |answer: &Answer| {
+        let mut value = answer.json().unwrap_or_default();
+        scrub::value(&mut value, "");
+        path.split('.')
+            .filter(|name| *name != "*")
+            .fold(value, |value, name| value.get(name).cloned().unwrap_or_default())
+    };
+    let (theirs, own) = (keyed(at(&whole.upstream)), keyed(at(&whole.ours)));
+    let names: std::collections::BTreeSet<&String> = theirs.keys().chain(own.keys()).collect();
+    let compared = names.into_iter().map(|name| {
+        let (left, right) = (theirs.get(name).cloned().unwrap_or_default(), own.get(name).cloned().unwrap_or_default());
+        let first = compare::bodies(&left, &right).into_iter().next();
+        let difference = first.map(|first| Difference { path: format!("{path}: {name}: {}", first.path), ..first });
+        let answer = |answer: &Answer, value: Value| Answer {
+            body: value.to_string().into_bytes(),
+            headers: answer.headers.clone(),
+            ..*answer
+        };
+        Comparison {
+            request: whole.request.clone(),
+            upstream: answer(&whole.upstream, left),
+            ours: answer(&whole.ours, right),
+            before: Vec::new(),
+            difference,
+        }
+    });
+    compared.collect()
+}
+
+/// Entries by key; of a list, by name where the items have one.
+fn keyed(value: Value) -> BTreeMap<String, Value> {
+    match value {
+        Value::Object(map) => map.into_iter().collect(),
+        Value::Array(items) => {
+            let name = |item: &Value| item["name"].as_str().or(item["metadata"]["name"].as_str()).map(str::to_owned);
+            items
+                .into_iter()
+                .enumerate()
+                .map(|(at, item)| (name(&item).unwrap_or_else(|| at.to_string()), item))
+                .collect()
+        }
+        other => [(String::new(), other)].into(),
+    }
 }

@@ -70,7 +70,7 @@ impl Request {
 
     /// As a person reads it.
     pub fn show(&self) -> String {
-        let mut text = format!("{} {}\n", self.method, self.path);
+        let mut text = format!("{} {}\n", self.method, self.path.replace('\u{1f}', " "));
         for (name, value) in &self.headers {
             text.push_str(&format!("{name}: {value}\n"));
         }
@@ -123,8 +123,21 @@ impl Server {
         Ok(Self { name, kubeconfig: kubeconfig.to_owned(), client })
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole answer; once more if the connection breaks. A server that breaks it again has
+    /// no status.
     pub async fn send(&self, request: &Request) -> anyhow::Result<Answer> {
+        if let Ok(answer) = self.send_once(request).await {
+            return Ok(answer);
+        }
+        match self.send_once(request).await {
+            Err(error) if error.is::<kube::Error>() => {
+                Ok(Answer { body: format!("{error:#}").into_bytes(), ..Answer::default() })
+            }
+            other => other,
+        }
+    }
+
+    async fn send_once(&self, request: &Request) -> anyhow::Result<Answer> {
         let mut builder = http::Request::builder().method(request.method.as_str()).uri(&request.path);
         for (name, value) in &request.headers {
             builder = builder.header(name, value);
