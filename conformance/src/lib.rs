@@ -25,6 +25,8 @@ pub enum Command {
     Diff(diff::Args),
     /// Build the tests' images and load them into the nodes.
     Images(images::Args),
+    /// Serve image layouts as a registry, to be read only.
+    Registry(images::registry::Args),
 }
 
 /// Does what `command` says; an error is what the user is told, with a failing exit status.
@@ -35,5 +37,6 @@ pub async fn execute(command: Command, shutdown: CancellationToken) -> anyhow::R
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(args, shutdown).await,
         Command::Images(args) => images::run(args, shutdown).await,
+        Command::Registry(args) => images::registry::run(args, shutdown).await,
     }
 }

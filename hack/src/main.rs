@@ -2,6 +2,7 @@
 
 mod bench;
 mod image;
+mod lab;
 mod schema;
 
 use clap::Parser;
@@ -16,6 +17,9 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Make the demo's image archive.
     Image(image::ImageArgs),
+    /// Start and end a control plane and nodes in network namespaces.
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -23,5 +27,6 @@ fn main() -> anyhow::Result<()> {
         Command::Schema(args) => schema::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Lab(command) => lab::run(command),
     }
 }

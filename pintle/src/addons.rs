@@ -20,6 +20,8 @@ use crate::server::Network;
 pub const DNS_LABEL: &str = "pintle.dev/cluster-dns";
 /// Port of the DNS server on each node.
 pub const DNS_PORT: u16 = 10053;
+/// Life of its records in resolvers' caches, seconds.
+pub const DNS_TTL: u32 = 5;
 /// Name that owns the fields of these objects.
 const MANAGER: &str = "pintle-addons";
 /// How long one DNS query may take.

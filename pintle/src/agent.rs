@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::AgentArgs;
 use crate::node::{self, Identity};
 use crate::paths::Paths;
-use crate::pki::{self, Pair};
+use pintle_host::pki::{self, Pair};
 
 /// How long a certificate request may wait for its answer before it is asked for anew.
 const CERTIFICATE_WAIT: Duration = Duration::from_secs(60);
@@ -49,7 +49,8 @@ impl JoinToken {
 pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
     paths.create()?;
-    let handle = crate::process::Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
+    let handle =
+        pintle_host::process::Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     handle.write(&paths.run("agent.pid"))?;
     let token =
         std::fs::read_to_string(&args.token_file).with_context(|| format!("reading {}", args.token_file.display()))?;

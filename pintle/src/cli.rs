@@ -45,6 +45,8 @@ pub enum Command {
     Proxy(ProxyArgs),
     /// Run the kubelet alone, against any API server and CRI runtime.
     Kubelet(KubeletArgs),
+    /// Run the cluster DNS alone, against any API server.
+    Dns(DnsArgs),
     /// Judge a cluster by upstream's own tests and binaries.
     #[command(subcommand)]
     Conformance(pintle_conformance::Command),
@@ -81,6 +83,43 @@ pub struct NetworkArgs {
     pub cluster_domain: String,
 }
 
+/// The node's container runtime.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RuntimeArgs {
+    /// Image archives (OCI or docker, tar) or OCI layout folders to load into the node.
+    #[arg(long)]
+    pub image: Vec<PathBuf>,
+    /// Folder with containerd, its shim and ctr to use instead of those on the PATH.
+    #[arg(long)]
+    pub containerd_dir: Option<PathBuf>,
+    /// Folder with mirrors and authorities of registries, a folder for each (containerd's `config_path`); by default
+    /// `DATA_DIR/registries`.
+    #[arg(long)]
+    pub registry_config: Option<PathBuf>,
+    /// File with additional configuration of containerd, laid over the one that pintle makes: runtime handlers, for
+    /// example.
+    #[arg(long)]
+    pub containerd_config: Option<PathBuf>,
+}
+
+impl RuntimeArgs {
+    /// The same as arguments of a command, with absolute paths.
+    pub fn to_arguments(&self) -> std::io::Result<Vec<std::ffi::OsString>> {
+        let one = |name: &'static str, value: &Option<PathBuf>| value.clone().map(|path| (name, path));
+        let images = self.image.iter().map(|path| ("--image", path.clone()));
+        let others = [
+            one("--containerd-dir", &self.containerd_dir),
+            one("--registry-config", &self.registry_config),
+            one("--containerd-config", &self.containerd_config),
+        ];
+        let mut arguments = Vec::new();
+        for (name, path) in images.chain(others.into_iter().flatten()) {
+            arguments.extend([name.into(), std::path::absolute(path)?.into_os_string()]);
+        }
+        Ok(arguments)
+    }
+}
+
 /// `pintle up`.
 #[derive(Args, Clone, Debug)]
 pub struct UpArgs {
@@ -99,9 +138,9 @@ pub struct UpArgs {
     /// Seconds to wait for the node and DNS.
     #[arg(long, default_value_t = 120)]
     pub timeout: u64,
-    /// Image archives (OCI or docker, tar) to load into the node.
-    #[arg(long)]
-    pub image: Vec<PathBuf>,
+    /// The container runtime.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
 }
 
 /// `pintle down`.
@@ -156,9 +195,9 @@ pub struct NodeArgs {
     /// Labels of the node, `key=value`.
     #[arg(long)]
     pub node_label: Vec<String>,
-    /// Image archives (OCI or docker, tar) to load into the node.
-    #[arg(long)]
-    pub image: Vec<PathBuf>,
+    /// The container runtime.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
     /// A CRI runtime's socket to use instead of a containerd of our own.
     #[arg(long)]
     pub container_runtime_endpoint: Option<PathBuf>,
@@ -309,6 +348,23 @@ pub struct KubeletArgs {
     /// cgroup below which pods' cgroups are made.
     #[arg(long, default_value = "/")]
     pub cgroup_root: String,
+}
+
+/// `pintle dns`.
+#[derive(Args, Clone, Debug)]
+pub struct DnsArgs {
+    /// How to reach the API server.
+    #[arg(long)]
+    pub kubeconfig: PathBuf,
+    /// Addresses to listen on, UDP and TCP.
+    #[arg(long, default_value = "0.0.0.0:53")]
+    pub listen: Vec<std::net::SocketAddr>,
+    /// DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// File that names the resolvers for other names.
+    #[arg(long)]
+    pub resolv_conf: Option<PathBuf>,
 }
 
 /// `pintle forward`.

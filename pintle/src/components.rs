@@ -10,8 +10,8 @@ use pintle_serving::metrics::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{ComponentArgs, ControllerManagerArgs, KubeletArgs, ProxyArgs};
-use crate::net;
+use crate::cli::{ComponentArgs, ControllerManagerArgs, DnsArgs, KubeletArgs, ProxyArgs};
+use crate::{addons, net};
 
 /// Ports on the loopback address for health and metrics: upstream's numbers.
 const SCHEDULER_PORT: u16 = 10259;
@@ -90,6 +90,18 @@ pub async fn kubelet(args: KubeletArgs, shutdown: CancellationToken) -> anyhow::
         ..pintle_kubelet::Config::new(&name, ip, &endpoint)
     };
     pintle_kubelet::run(config, client, shutdown).await
+}
+
+/// `pintle dns`.
+pub async fn dns(args: DnsArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let client = pintle_client::connect::from_kubeconfig(&args.kubeconfig).await?;
+    let config = pintle_dns::Config {
+        domain: args.cluster_domain,
+        listen: args.listen,
+        resolv_conf: args.resolv_conf,
+        ttl: addons::DNS_TTL,
+    };
+    pintle_dns::run(config, client, shutdown).await
 }
 
 /// Runs a component, as the elected leader if it takes part in that; an error if leadership is lost.

@@ -1,31 +1,37 @@
 //! The node's own containerd: own root, state and socket, adopted when it already runs, started again when it dies.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
+use pintle_cri::containerd::{self, Config, Programs};
+use pintle_host::process::{self, Handle};
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::RuntimeArgs;
 use crate::image::PAUSE_IMAGE;
 use crate::paths::Paths;
-use crate::process::{self, Handle};
 
 /// How long containerd may take to answer on its socket.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Directories in which distributions and releases put CNI plugins.
-const CNI_BIN_DIRS: &[&str] = &["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
-
 /// A containerd that is kept running.
 pub struct Containerd {
     paths: Paths,
+    programs: Programs,
+    registries: PathBuf,
+    extra: Option<PathBuf>,
 }
 
 impl Containerd {
     /// Adopts the containerd of this data directory or starts one, and waits until it answers.
-    pub async fn start(paths: &Paths) -> anyhow::Result<Self> {
-        let this = Self { paths: paths.clone() };
+    pub async fn start(paths: &Paths, args: &RuntimeArgs) -> anyhow::Result<Self> {
+        let this = Self {
+            paths: paths.clone(),
+            programs: Programs { dir: args.containerd_dir.clone() },
+            registries: args.registry_config.clone().unwrap_or_else(|| paths.root().join("registries")),
+            extra: args.containerd_config.clone(),
+        };
         this.ensure().await?;
         Ok(this)
     }
@@ -34,7 +40,7 @@ impl Containerd {
         let pid_file = self.paths.run("containerd.pid");
         let handle = match Handle::read(&pid_file) {
             Some(handle) => handle,
-            None => self.spawn(&pid_file).await?,
+            None => self.spawn(&pid_file)?,
         };
         let end = tokio::time::Instant::now() + START_LIMIT;
         while tokio::net::UnixStream::connect(self.paths.cri_socket()).await.is_err() {
@@ -46,17 +52,30 @@ impl Containerd {
         Ok(())
     }
 
-    async fn spawn(&self, pid_file: &Path) -> anyhow::Result<Handle> {
-        let version = process::run("containerd", &["--version"])
-            .await
-            .context("containerd is needed to run pods (Debian: apt-get install containerd)")?;
-        let config = self.paths.containerd("config.toml");
-        let cni =
-            cni_bin_dir().context("CNI plugins are needed (Debian: apt-get install containernetworking-plugins)")?;
-        std::fs::write(&config, render(&self.paths, major(&version), &cni))?;
-        let mut command = Command::new("containerd");
-        command.arg("--config").arg(&config);
+    fn spawn(&self, pid_file: &Path) -> anyhow::Result<Handle> {
+        let extra = match &self.extra {
+            Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
+            None => None,
+        };
+        let config = Config {
+            root: self.paths.containerd("root"),
+            state: self.paths.containerd("state"),
+            socket: self.paths.cri_socket(),
+            sandbox_image: PAUSE_IMAGE.to_owned(),
+            cni_bin: containerd::cni_bin_dir()?,
+            cni_conf: self.paths.cni_conf(),
+            registries: self.registries.clone(),
+        };
+        let file = self.paths.containerd("config.toml");
+        std::fs::write(&file, config.render(self.programs.major()?, extra.as_deref())?)?;
+        let mut command = self.programs.command("containerd");
+        command.arg("--config").arg(&file);
         process::spawn_detached(command, &self.paths.log("containerd.log"), pid_file)
+    }
+
+    /// The programs of this containerd.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
     }
 
     /// Looks once a second whether containerd lives and starts it again if not, until `shutdown`.
@@ -80,68 +99,5 @@ impl Containerd {
                 }
             }
         }
-    }
-}
-
-/// The first directory that has the plugins that the pod network uses.
-pub fn cni_bin_dir() -> Option<PathBuf> {
-    CNI_BIN_DIRS.iter().map(PathBuf::from).find(|dir| dir.join("ptp").exists() && dir.join("host-local").exists())
-}
-
-/// Major version in `containerd github.com/containerd/containerd v2.1.4 …` or Debian's `… 1.6.20~ds1 …`.
-fn major(version: &str) -> u32 {
-    version
-        .split_whitespace()
-        .filter_map(|word| word.trim_start_matches('v').split_once('.'))
-        .find_map(|(major, _)| major.parse().ok())
-        .unwrap_or(1)
-}
-
-/// containerd's configuration. AppArmor is off since profiles may be missing; lowering `oom_score_adj` is clamped since a
-/// container may not be allowed to.
-fn render(paths: &Paths, major: u32, cni_bin: &Path) -> String {
-    let root = paths.containerd("root");
-    let state = paths.containerd("state");
-    let socket = paths.cri_socket();
-    let certs = paths.root().join("registries");
-    let (cni_conf, cni_bin) = (paths.cni_conf(), cni_bin.display());
-    let head = format!(
-        "root = \"{}\"\nstate = \"{}\"\n[grpc]\n  address = \"{}\"\n[ttrpc]\n  address = \"{}.ttrpc\"\n",
-        root.display(),
-        state.display(),
-        socket.display(),
-        socket.display()
-    );
-    let runtime = "disable_apparmor = true\nrestrict_oom_score_adj = true\ndisable_hugetlb_controller = true\n\
-         tolerate_missing_hugetlb_controller = true\nnetns_mounts_under_state_dir = true\n";
-    let stream = "stream_server_address = \"127.0.0.1\"\nstream_server_port = \"0\"\n";
-    if major >= 2 {
-        let (images, cri) = ("plugins.'io.containerd.cri.v1.images'", "plugins.'io.containerd.cri.v1.runtime'");
-        format!(
-            "version = 3\n{head}[{images}]\n[{images}.pinned_images]\nsandbox = \"{PAUSE_IMAGE}\"\n[{images}.registry]\nconfig_path = \"{}\"\n\
-             [{cri}]\n{runtime}[{cri}.cni]\nbin_dirs = [\"{cni_bin}\"]\nconf_dir = \"{}\"\n\
-             [plugins.'io.containerd.grpc.v1.cri']\n{stream}",
-            certs.display(),
-            cni_conf.display()
-        )
-    } else {
-        let cri = "plugins.\"io.containerd.grpc.v1.cri\"";
-        format!(
-            "version = 2\n{head}[{cri}]\nsandbox_image = \"{PAUSE_IMAGE}\"\n{runtime}{stream}[{cri}.cni]\nbin_dir = \"{cni_bin}\"\nconf_dir = \"{}\"\n\
-             [{cri}.registry]\nconfig_path = \"{}\"\n",
-            cni_conf.display(),
-            certs.display()
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_debian_and_of_upstream_are_understood() {
-        assert_eq!(major("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u2"), 1);
-        assert_eq!(major("containerd github.com/containerd/containerd/v2 v2.1.4 abcdef"), 2);
     }
 }

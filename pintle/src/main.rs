@@ -9,8 +9,6 @@ mod image;
 mod net;
 mod node;
 mod paths;
-mod pki;
-mod process;
 mod server;
 mod teardown;
 mod up;
@@ -71,6 +69,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::ControllerManager(args) => components::controller_manager(args, on_signal()?).await,
         Command::Proxy(args) => components::proxy(args, on_signal()?).await,
         Command::Kubelet(args) => components::kubelet(args, on_signal()?).await,
+        Command::Dns(args) => components::dns(args, on_signal()?).await,
         Command::Conformance(command) => pintle_conformance::execute(command, on_signal()?).await,
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use ipnet::IpNet;
 
 use crate::paths::Paths;
-use crate::process::run;
+use pintle_host::process::run;
 
 /// Address of an isolated node: on a link that leads nowhere.
 pub const ISOLATED_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 240, 1);

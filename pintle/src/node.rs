@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::{NetworkArgs, NodeArgs};
 use crate::containerd::Containerd;
 use crate::paths::Paths;
-use crate::pki::Pair;
 use crate::server::{Network, forever};
 use crate::{addons, image, net};
+use pintle_host::pki::Pair;
 
 /// Who the node is.
 pub struct Identity {
@@ -67,8 +67,9 @@ pub async fn start_runtime(paths: &Paths, args: &NodeArgs) -> anyhow::Result<Run
     if let Some(socket) = &args.container_runtime_endpoint {
         return Ok(Runtime { endpoint: format!("unix://{}", socket.display()), own: None });
     }
-    let own = Containerd::start(paths).await?;
-    image::load(paths, &args.image).await?;
+    let own = Containerd::start(paths, &args.runtime).await?;
+    let (socket, programs, archives) = (paths.cri_socket(), own.programs().clone(), args.runtime.image.clone());
+    tokio::task::spawn_blocking(move || image::load(&socket, &programs, &archives)).await??;
     Ok(Runtime { endpoint: format!("unix://{}", paths.cri_socket().display()), own: Some(own) })
 }
 
@@ -123,7 +124,7 @@ pub async fn run_with(
         domain: network.domain.clone(),
         listen: vec![SocketAddr::new(ip(args), addons::DNS_PORT)],
         resolv_conf: Some("/etc/resolv.conf".into()),
-        ttl: 5,
+        ttl: addons::DNS_TTL,
     };
     parts.spawn(forever("dns", shutdown.clone(), {
         let shutdown = shutdown.clone();

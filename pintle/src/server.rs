@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs, Storage};
 use crate::node::{self, Identity};
 use crate::paths::Paths;
-use crate::pki::{self, Authority, Subject};
-use crate::process::Handle;
 use crate::up::Status;
 use crate::{addons, agent};
+use pintle_host::pki::{self, Authority, Subject};
+use pintle_host::process::Handle;
 
 /// Issuer of service account tokens, and the audience that the API server takes.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

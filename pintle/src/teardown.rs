@@ -11,7 +11,8 @@ use pintle_cri::messages::{
 
 use crate::net;
 use crate::paths::Paths;
-use crate::process::{self, Handle};
+use pintle_host::cgroup;
+use pintle_host::process::{self, Handle};
 
 /// How long containers get to end by themselves when the node is stopped.
 const POD_GRACE: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ pub async fn node(paths: &Paths) -> anyhow::Result<()> {
     for shim in process::find(&["-address", &socket.to_string_lossy()]) {
         shim.stop(Duration::from_secs(2)).await;
     }
-    for pid in cgroup_dirs(&paths.id()).iter().flat_map(|dir| cgroup_pids(dir)) {
+    for pid in cgroup::dirs(&paths.id()).iter().flat_map(|dir| cgroup::pids(dir)) {
         if let Some(handle) = Handle::of(pid) {
             handle.stop(Duration::ZERO).await;
         }
@@ -80,8 +81,8 @@ async fn stop_pod(cri: &Client, sandbox: &str, containers: Vec<&str>) -> pintle_
 pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
     unmount_below(paths.root(), &[paths.root().to_owned()])?;
     net::remove_namespace(paths).await?;
-    for dir in cgroup_dirs(&paths.id()) {
-        remove_cgroup(&dir);
+    for dir in cgroup::dirs(&paths.id()) {
+        cgroup::remove(&dir);
     }
     let root = paths.root();
     if std::fs::remove_dir_all(root).is_err() {
@@ -107,41 +108,4 @@ fn unmount_below(root: &Path, places: &[PathBuf]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The cgroup directories of a name, in every hierarchy: cgroup v1 has one a controller, v2 has one in all.
-pub fn cgroup_dirs(name: &str) -> Vec<PathBuf> {
-    let base = Path::new("/sys/fs/cgroup");
-    let mut dirs = vec![base.join(name)];
-    if let Ok(entries) = std::fs::read_dir(base) {
-        dirs.extend(entries.flatten().filter(|e| e.path().is_dir()).map(|e| e.path().join(name)));
-    }
-    dirs.retain(|dir| dir.join("cgroup.procs").exists());
-    dirs
-}
-
-fn cgroup_pids(dir: &Path) -> Vec<i32> {
-    let mut pids: Vec<i32> = std::fs::read_to_string(dir.join("cgroup.procs"))
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| line.parse().ok())
-        .collect();
-    for child in subdirs(dir) {
-        pids.extend(cgroup_pids(&child));
-    }
-    pids
-}
-
-fn remove_cgroup(dir: &Path) {
-    for child in subdirs(dir) {
-        remove_cgroup(&child);
-    }
-    if let Err(error) = std::fs::remove_dir(dir) {
-        tracing::debug!(%error, dir = %dir.display(), "cgroup not removed");
-    }
-}
-
-fn subdirs(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }

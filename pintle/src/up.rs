@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{DownArgs, ForwardArgs, NetworkArgs, UpArgs};
 use crate::paths::Paths;
-use crate::process::{self, Handle};
 use crate::{net, teardown};
+use pintle_host::process::{self, Handle};
 
 /// How long a server may take to stop before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
@@ -77,9 +77,7 @@ async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
     if args.isolated {
         server.arg("--node-ip").arg(net::ISOLATED_NODE_IP.to_string());
     }
-    for image in &args.image {
-        server.arg("--image").arg(std::path::absolute(image)?);
-    }
+    server.args(args.runtime.to_arguments()?);
     process::spawn_detached(server, &paths.log("server.log"), &paths.run("server.pid"))?;
     if args.isolated && Handle::read(&paths.run("forward.pid")).is_none() {
         let mut forward = Command::new(&binary);

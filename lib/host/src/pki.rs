@@ -180,6 +180,14 @@ pub fn ensure_signing_key(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// The public half of such a key, as a PEM file beside it.
+pub fn public_key(key: &Path) -> anyhow::Result<PathBuf> {
+    let pem = std::fs::read_to_string(key).with_context(|| format!("reading {}", key.display()))?;
+    let path = key.with_extension("pub");
+    write_public(&path, KeyPair::from_pem(&pem)?.public_key_pem().as_bytes())?;
+    Ok(path)
+}
+
 /// A kubeconfig with everything embedded.
 pub fn kubeconfig(server: &str, ca_pem: &str, user: &str, pair: &Pair) -> anyhow::Result<String> {
     let read = |p: &Path| std::fs::read(p).with_context(|| format!("reading {}", p.display()));

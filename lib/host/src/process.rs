@@ -22,6 +22,11 @@ impl Handle {
         Some(Self { pid, started: start_time(pid)? })
     }
 
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// The process that a pid file names, if that process still runs.
     pub fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
@@ -71,15 +76,30 @@ impl Handle {
     }
 }
 
-/// Start time in clock ticks since boot, from `/proc/PID/stat`; `None` for no process and for a zombie.
+/// Start time in clock ticks since boot; `None` for no process and for a zombie.
 fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name is in parentheses and may hold anything: fields are counted after it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    if matches!(fields.first(), Some(&"Z" | &"X")) {
+    let fields = stat(pid)?;
+    if matches!(fields.first().map(String::as_str), Some("Z" | "X")) {
         return None;
     }
     fields.get(19)?.parse().ok()
+}
+
+/// Fields of `/proc/PID/stat` after the command's name, which is in parentheses and may hold anything.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+fn pids() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes whose parent is the given one.
+pub fn children(pid: i32) -> Vec<i32> {
+    let parent = pid.to_string();
+    pids().into_iter().filter(|pid| stat(*pid).is_some_and(|fields| fields.get(1) == Some(&parent))).collect()
 }
 
 /// Starts a command in a session of its own with its output appended to `log`, and writes its pid file.
@@ -102,10 +122,8 @@ pub fn spawn_detached(mut command: Command, log: &Path, pid_file: &Path) -> anyh
 
 /// Every running process whose command line has all the given arguments.
 pub fn find(arguments: &[&str]) -> Vec<Handle> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+    pids()
+        .into_iter()
         .filter(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let present: Vec<&[u8]> = line.split(|b| *b == 0).collect();

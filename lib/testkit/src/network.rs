@@ -1,0 +1,139 @@
+//! The link between a lab's machines: a bridge in a network namespace of its own, and a namespace for each machine with
+//! one end on that bridge. There is no way out.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use pintle_host::process::run;
+
+/// Where named network namespaces are.
+const NAMESPACES: &str = "/run/netns";
+
+/// The network of one lab.
+#[derive(Clone, Debug)]
+pub struct Network {
+    tag: String,
+}
+
+impl Network {
+    /// The network whose namespaces have names that begin with `tag`.
+    pub fn new(tag: &str) -> Self {
+        Self { tag: tag.to_owned() }
+    }
+
+    /// Name of a machine's namespace.
+    pub fn namespace(&self, machine: &str) -> String {
+        format!("{}-{machine}", self.tag)
+    }
+
+    /// Makes the bridge.
+    pub async fn create(&self) -> anyhow::Result<()> {
+        let switch = self.namespace("sw");
+        run("ip", &["netns", "add", &switch]).await.context("iproute2 is needed")?;
+        run("ip", &["-n", &switch, "link", "add", "br0", "type", "bridge"]).await?;
+        run("ip", &["-n", &switch, "link", "set", "br0", "up"]).await?;
+        Ok(())
+    }
+
+    /// Makes a machine's namespace, with a default route through `gateway` if there is one.
+    pub async fn attach(&self, machine: &str, ip: Ipv4Addr, gateway: Option<Ipv4Addr>) -> anyhow::Result<()> {
+        let (switch, own) = (self.namespace("sw"), self.namespace(machine));
+        let port = format!("p{machine}");
+        let address = format!("{ip}/24");
+        run("ip", &["netns", "add", &own]).await?;
+        run("ip", &["-n", &own, "link", "set", "lo", "up"]).await?;
+        let link = ["link", "add", "eth0", "netns", &own, "type", "veth", "peer", "name", &port, "netns", &switch];
+        run("ip", &link).await?;
+        run("ip", &["-n", &switch, "link", "set", &port, "master", "br0", "up"]).await?;
+        run("ip", &["-n", &own, "addr", "add", &address, "dev", "eth0"]).await?;
+        run("ip", &["-n", &own, "link", "set", "eth0", "up"]).await?;
+        if let Some(gateway) = gateway {
+            run("ip", &["-n", &own, "route", "add", "default", "via", &gateway.to_string()]).await?;
+        }
+        Ok(())
+    }
+
+    /// Routes addresses through a machine, in another one's namespace.
+    pub async fn route(&self, machine: &str, cidr: &str, via: Ipv4Addr) -> anyhow::Result<()> {
+        let own = self.namespace(machine);
+        run("ip", &["-n", &own, "route", "replace", cidr, "via", &via.to_string()]).await?;
+        Ok(())
+    }
+
+    /// Removes the namespaces, whichever there are.
+    pub async fn remove(&self) -> anyhow::Result<()> {
+        for name in namespaces(&format!("{}-", self.tag)) {
+            run("ip", &["netns", "del", &name]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The file of a namespace.
+pub fn path(namespace: &str) -> PathBuf {
+    Path::new(NAMESPACES).join(namespace)
+}
+
+/// Names of the network namespaces that begin so.
+pub fn namespaces(prefix: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(prefix))
+        .collect()
+}
+
+/// Runs something on a thread in a network namespace; what it opens, it opens there.
+pub async fn within<T, F>(namespace: &str, work: impl FnOnce() -> F + Send + 'static) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+    T: Send + 'static,
+{
+    let file = std::fs::File::open(path(namespace)).with_context(|| format!("network namespace {namespace}"))?;
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    let enter = move || {
+        nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(work())
+    };
+    std::thread::spawn(move || {
+        // Nobody waits any more: then nobody wants to know.
+        let _ = done.send(enter());
+    });
+    outcome.await.context("the thread in the network namespace ended")?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn machines_reach_each_other_and_nothing_else_and_nothing_stays() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let network = Network::new(&format!("labtest{}", std::process::id()));
+        let (a, b) = (Ipv4Addr::new(172, 31, 79, 1), Ipv4Addr::new(172, 31, 79, 2));
+        network.create().await.unwrap();
+        network.attach("a", a, None).await.unwrap();
+        network.attach("b", b, Some(a)).await.unwrap();
+        let listener =
+            within(&network.namespace("a"), move || async move { Ok(std::net::TcpListener::bind((a, 7000))?) });
+        let listener = listener.await.unwrap();
+        within(&network.namespace("b"), move || async move {
+            tokio::net::TcpStream::connect((a, 7000)).await?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+        assert!(
+            std::net::TcpStream::connect_timeout(&(a, 7000).into(), std::time::Duration::from_millis(300)).is_err()
+        );
+        drop(listener);
+        network.remove().await.unwrap();
+        assert!(namespaces(&network.namespace("")).is_empty());
+    }
+}
