@@ -104,6 +104,7 @@ impl Watchers {
         for event in &past {
             watcher.send(event);
         }
+        self.0.retain(|watcher| !watcher.sender.is_closed());
         self.0.push(watcher);
         Watch::new(Queue { events, lagged })
     }
@@ -145,8 +146,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropped_watches_are_forgotten_on_any_event() {
+    async fn dropped_watches_are_forgotten() {
         let mut watchers = Watchers::default();
+        (0..1000).for_each(|_| drop(watchers.open("/a/", 0, Vec::new())));
+        assert_eq!(watchers.len(), 1);
         drop(watchers.open("/a/", 0, Vec::new()));
         let _kept = watchers.open("/b/", 0, Vec::new());
         watchers.publish(&WatchEvent::Delete { key: "/c".into(), revision: 1 });

@@ -1,9 +1,6 @@
-//! What only the engine on disk has to show: restarts, crashes, locks, damage.
+//! What only the engine on disk has to show: restarts, locks, damage, space.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,92 +125,155 @@ async fn damage_is_reported() {
     }
 }
 
-const CHILD_DIR: &str = "PINTLE_STORE_CRASH_DIR";
-const WRITERS: usize = 8;
-
-/// Kills a writing process at random times; whatever it was told to be written must be there. `PINTLE_CRASH_ROUNDS` for more.
-#[tokio::test]
-async fn kill_9_loses_nothing_that_was_acknowledged() {
-    let rounds = std::env::var("PINTLE_CRASH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let mut acknowledged: HashMap<String, (i64, String)> = HashMap::new();
-    let mut writes = 0;
-    for round in 0..rounds {
-        let lines = run_and_kill(dir.path(), Duration::from_millis(rand::random_range(20..400)));
-        writes += lines.len();
-        for line in lines {
-            let [key, revision, value] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("line {line:?}") };
-            acknowledged.insert(key.into(), (revision.parse().expect("revision"), value.into()));
+/// Writers that run at the same time, so that they share syncs.
+async fn in_parallel<F: Future<Output = ()> + Send + 'static>(tasks: impl Iterator<Item = F>) {
+    let mut running = tokio::task::JoinSet::new();
+    for task in tasks {
+        if running.len() >= 64 {
+            running.join_next().await.expect("a task").expect("no panic");
         }
-        let store = open(dir.path());
-        let latest = acknowledged.values().map(|(revision, _)| *revision).max().unwrap_or(1);
-        assert!(store.current_revision().await.expect("revision") >= latest, "round {round}");
-        for (key, (revision, value)) in &acknowledged {
-            let kv = store.get(key).await.expect("get").unwrap_or_else(|| panic!("round {round}: {key} is lost"));
-            let found = (kv.mod_revision, String::from_utf8_lossy(&kv.value[..value.len()]).into_owned());
-            // One write of each writer may have arrived without having been acknowledged.
-            assert!(
-                found == (*revision, value.clone()) || kv.mod_revision > *revision,
-                "round {round}: {key} went back"
-            );
-        }
+        running.spawn(task);
     }
-    assert!(writes > rounds * 10, "the writer hardly ran: {writes} writes");
+    while let Some(done) = running.join_next().await {
+        done.expect("no panic");
+    }
 }
 
-/// Starts this test binary as the writer, kills it, and returns the complete lines that it printed.
-fn run_and_kill(dir: &Path, after: Duration) -> Vec<String> {
-    let mut child = Command::new(std::env::current_exe().expect("own path"))
-        .args(["--ignored", "--exact", "--nocapture", "crash_child"])
-        .env(CHILD_DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("start the writer");
-    let mut output = BufReader::new(child.stdout.take().expect("stdout"));
-    let mut line = String::new();
-    while !line.ends_with("started\n") {
-        line.clear();
-        assert!(output.read_line(&mut line).expect("output") > 0, "the writer did not start");
-    }
-    let reader = std::thread::spawn(move || {
-        let mut lines = Vec::new();
-        let mut line = String::new();
-        while output.read_line(&mut line).is_ok_and(|n| n > 0) && line.ends_with('\n') {
-            lines.push(line.trim_end().to_owned());
-            line.clear();
+async fn shrinks_below(store: &Embedded, limit: u64) {
+    let mut size = store.size().await.expect("size");
+    for _ in 0..100 {
+        if size <= limit {
+            return;
         }
-        lines
-    });
-    std::thread::sleep(after);
-    child.kill().expect("kill");
-    child.wait().expect("wait");
-    reader.join().expect("reader")
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        // A store that is not written does not look at its file.
+        let kv = store.get("/tick").await.expect("get").expect("there");
+        store.update("/tick", "x".into(), kv.mod_revision, None).await.expect("update");
+        size = store.size().await.expect("size");
+    }
+    panic!("the file keeps {size} bytes, not {limit}");
 }
 
-/// Not a test: the process that is killed. Writes for ever and prints what was acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "started by kill_9_loses_nothing_that_was_acknowledged"]
-async fn crash_child() {
-    let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
-    let store = Arc::new(open(Path::new(&dir)));
-    println!("\nstarted");
-    let writers = (0..WRITERS).map(|writer| tokio::spawn(write_for_ever(store.clone(), writer)));
-    for writer in writers.collect::<Vec<_>>() {
-        writer.await.expect("writer");
+async fn space_comes_back_after_deletions_and_nothing_else_does() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let store = Arc::new(open(dir.path()));
+    store.create("/tick", "x".into(), None).await.expect("create");
+    let create = |i: u32| {
+        let store = store.clone();
+        async move {
+            store.create(&format!("/k/{i:05}"), vec![i as u8; 4000].into(), None).await.expect("create");
+        }
+    };
+    in_parallel((0..6000).map(create)).await;
+    assert!(store.size().await.expect("size") > 24 << 20);
+    let kept = |i: &u32| i % 20 == 0;
+    let delete = |i: u32| {
+        let store = store.clone();
+        async move {
+            let key = format!("/k/{i:05}");
+            let kv = store.get(&key).await.expect("get").expect("there");
+            store.delete(&key, kv.mod_revision).await.expect("delete");
+        }
+    };
+    in_parallel((0..6000).filter(|i| !kept(i)).map(delete)).await;
+    shrinks_below(&store, 8 << 20).await;
+    store.compact(store.current_revision().await.expect("revision")).await.expect("compact");
+    let before = store.list(ListOptions::default()).await.expect("list");
+    assert_eq!(before.items.len(), 301);
+    drop(store);
+    assert_eq!(open(dir.path()).list(ListOptions::default()).await.expect("list"), before, "deleted keys stay deleted");
+}
+
+/// Leases that are renewed for ever, while readers never read on: the file stays within three times its data, and nothing
+/// is run for each key. `PINTLE_LEASE_UPDATES` for more than 40,000.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_do_not_grow_the_file() {
+    const LEASES: u32 = 5000;
+    let updates = std::env::var("PINTLE_LEASE_UPDATES").ok().and_then(|n| n.parse().ok()).unwrap_or(40_000);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let store = Arc::new(open(dir.path()));
+    store.create("/tick", "x".into(), None).await.expect("create");
+    let ttl = Some(Duration::from_secs(3600));
+    let create = |i: u32| {
+        let store = store.clone();
+        async move {
+            store.create(&format!("/leases/{i}"), vec![7; 1000].into(), ttl).await.expect("create");
+        }
+    };
+    let threads = threads();
+    in_parallel((0..LEASES).map(create)).await;
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(store.watch("/", store.current_revision().await.expect("revision")).await.expect("watch"));
+    }
+    let renew = |i: u32| {
+        let store = store.clone();
+        async move {
+            let key = format!("/leases/{}", i % LEASES);
+            let kv = store.get(&key).await.expect("get").expect("there");
+            match store.update(&key, vec![i as u8; 1000].into(), kv.mod_revision, ttl).await {
+                Ok(_) | Err(Error::Conflict { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    in_parallel((0..updates).map(renew)).await;
+    // The thread that builds a file may be running.
+    assert!(self::threads() <= threads + 1, "{threads} threads before, {} after", self::threads());
+    let live = u64::from(LEASES) * 1014;
+    shrinks_below(&store, (3 * live).max(16 << 20)).await;
+    println!("{updates} renewals of {LEASES} leases: {} bytes for {live}", store.size().await.expect("size"));
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("tasks").count()
+}
+
+/// A small file system fills up: writes are refused with a reason, reads go on, and when there is room so do writes.
+#[tokio::test]
+async fn a_full_file_system_refuses_writes_until_there_is_room() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let Some(_mounted) = Tmpfs::mount(dir.path()) else { return };
+    std::fs::write(dir.path().join("ballast"), vec![0; 2 << 20]).expect("ballast");
+    let store = open(dir.path());
+    let mut written = Vec::new();
+    let error = loop {
+        let key = format!("/{:05}", written.len());
+        match store.create(&key, vec![1; 8000].into(), None).await {
+            Ok(_) => written.push(key),
+            Err(error) => break error,
+        }
+        assert!(written.len() < 10_000, "the file system does not fill up");
+    };
+    assert!(matches!(&error, Error::ReadOnly(reason) if reason.contains("store.redb")), "{error:?}");
+    assert!(matches!(store.create("/more", vec![1; 8000].into(), None).await, Err(Error::ReadOnly(_))));
+    for key in &written {
+        assert!(store.get(key).await.expect("reads go on").is_some());
+    }
+    std::fs::remove_file(dir.path().join("ballast")).expect("make room");
+    store.create("/more", "x".into(), None).await.expect("there is room again");
+    let before = store.list(ListOptions::default()).await.expect("list");
+    drop(store);
+    assert_eq!(open(dir.path()).list(ListOptions::default()).await.expect("list"), before);
+}
+
+struct Tmpfs(std::path::PathBuf);
+
+impl Tmpfs {
+    fn mount(path: &Path) -> Option<Self> {
+        let status =
+            std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=12m", "none"]).arg(path).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: no file system can be mounted here");
+            return None;
+        }
+        Some(Self(path.into()))
     }
 }
 
-async fn write_for_ever(store: Arc<Embedded>, writer: usize) {
-    for round in 0usize.. {
-        let key = format!("/w{writer}/{}", round % 20);
-        let mut value = format!("{writer}-{round}-{};", rand::random::<u64>());
-        let marker = value.clone();
-        value.push_str(&"x".repeat(rand::random_range(0..7000)));
-        let result = match store.get(&key).await.expect("get") {
-            Some(kv) => store.update(&key, value.into(), kv.mod_revision, None).await,
-            None => store.create(&key, value.into(), None).await,
-        };
-        let line = format!("{key} {} {marker}\n", result.expect("write"));
-        std::io::stdout().write_all(line.as_bytes()).expect("print");
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

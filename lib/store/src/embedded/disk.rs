@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::fail::point;
 use crate::contract::Revision;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
@@ -21,6 +22,8 @@ use crate::state::Entry;
 const RECORDS: TableDefinition<&str, &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, i64> = TableDefinition::new("counters");
 const REVISION: &str = "revision";
+/// Revisions up to here may have been given out without having been kept; 0 after an orderly end.
+const RESERVED: &str = "reserved";
 const FORMAT: &str = "format";
 /// Format of the tables.
 const FORMAT_VERSION: i64 = 1;
@@ -28,6 +31,18 @@ const FORMAT_VERSION: i64 = 1;
 const HEADER: usize = 28;
 /// Page cache: only inner pages matter, values are read once, on opening.
 const PAGE_CACHE: usize = 8 << 20;
+
+/// Entries that are written in one transaction when a file is built.
+const BATCH: usize = 4096;
+
+/// The store's numbers, written with every commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Revision of the latest write.
+    pub revision: Revision,
+    /// Revisions up to here may be given out before the next durable commit; 0: none are.
+    pub reserved: Revision,
+}
 
 /// A key and what it becomes; `None` for a deletion.
 pub(super) type Change = (Arc<str>, Option<Entry>);
@@ -43,31 +58,58 @@ pub(super) fn file(path: PathBuf) -> Opener {
 /// Makes the database file with the state of a snapshot: whole, or not at all.
 pub(super) fn create(path: &Path, snapshot: &Snapshot) -> Result<()> {
     let new = path.with_extension("new");
-    let context = format!("create {}", path.display());
-    match std::fs::remove_file(&new) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io(context)(e)),
+    drop(build(&new, snapshot)?);
+    put_in_place(&new, path)
+}
+
+/// Writes a compact database with the state of a snapshot into a file of its own.
+pub(super) fn build(path: &Path, snapshot: &Snapshot) -> Result<Database> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io(format!("create {}", path.display()))(e));
+        }
         _ => {}
     }
-    let made = Database::builder().create(&new).map_err(redb::Error::from).and_then(|db| fill(&db, snapshot));
-    made.map_err(|e| failed(e, path))?;
+    let made = Database::builder().set_cache_size(PAGE_CACHE).create(path).map_err(redb::Error::from);
+    let made = made.and_then(|mut db| {
+        fill(&db, snapshot)?;
+        db.compact()?;
+        Ok(db)
+    });
+    made.map_err(|e| failed(e, path))
+}
+
+fn put_in_place(new: &Path, path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    let renamed = std::fs::rename(&new, path).and_then(|()| File::open(parent)?.sync_all());
-    renamed.map_err(Error::io(context))
+    let renamed = std::fs::rename(new, path).and_then(|()| File::open(parent)?.sync_all());
+    renamed.map_err(Error::io(format!("put {} in place", path.display())))
 }
 
 /// Writes a snapshot into a new database.
 pub(super) fn fill(db: &Database, snapshot: &Snapshot) -> std::result::Result<(), redb::Error> {
-    let tx = db.begin_write()?;
-    {
-        let mut records = tx.open_table(RECORDS)?;
-        for (key, entry) in &snapshot.entries {
-            records.insert(&**key, &encode(key, entry)[..])?;
+    let mut entries = snapshot.entries.iter();
+    loop {
+        let mut tx = db.begin_write()?;
+        let written = {
+            let mut records = tx.open_table(RECORDS)?;
+            let batch = entries.by_ref().take(BATCH);
+            batch
+                .map(|(key, entry)| records.insert(&**key, &encode(key, entry)[..]).map(drop))
+                .collect::<std::result::Result<Vec<_>, _>>()?
+                .len()
+        };
+        if written == BATCH {
+            tx.set_durability(redb::Durability::None)?;
+            tx.commit()?;
+            continue;
         }
-        let mut counters = tx.open_table(COUNTERS)?;
-        counters.insert(REVISION, snapshot.revision)?;
-        counters.insert(FORMAT, FORMAT_VERSION)?;
+        {
+            let mut counters = tx.open_table(COUNTERS)?;
+            counters.insert(REVISION, snapshot.revision)?;
+            counters.insert(FORMAT, FORMAT_VERSION)?;
+        }
+        return Ok(tx.commit()?);
     }
-    Ok(tx.commit()?)
 }
 
 /// The open database.
@@ -89,9 +131,9 @@ impl Disk {
         self.guarded(read_all)
     }
 
-    /// Writes changes and the revision in one transaction. After an error the database has to be [`reopened`](Self::reopen).
-    pub(super) fn commit(&mut self, changes: &[Change], revision: Revision, durable: bool) -> Result<()> {
-        let result = self.guarded(|db, path| write(db, changes, revision, durable).map_err(|e| failed(e, path)));
+    /// Writes changes and the numbers in one transaction. After an error the database has to be [`reopened`](Self::reopen).
+    pub(super) fn commit(&mut self, changes: &[Change], counters: Counters, durable: bool) -> Result<()> {
+        let result = self.guarded(|db, path| write(db, changes, counters, durable).map_err(|e| failed(e, path)));
         if result.is_err() {
             self.db = None;
         }
@@ -101,7 +143,27 @@ impl Disk {
     /// After a failure: opens the database anew and tells how far it got.
     pub(super) fn reopen(&mut self) -> Result<Revision> {
         self.db = None;
-        self.guarded(|db, path| read_revision(db).map_err(|e| failed(e, path)))
+        self.guarded(|db, path| read_counters(db).map(|counters| counters.revision).map_err(|e| failed(e, path)))
+    }
+
+    /// Bytes of the file; 0 if it is none.
+    pub(super) fn size(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+    }
+
+    /// The file to build another one in.
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.path.with_extension("compact")
+    }
+
+    /// Goes on with a database that was [built](build) in the scratch file, once these changes since are in it.
+    pub(super) fn adopt(&mut self, db: Database, changes: &[Change], counters: Counters) -> Result<()> {
+        write(&db, changes, counters, true).map_err(|e| failed(e, &self.path))?;
+        point("rewritten");
+        put_in_place(&self.scratch(), &self.path)?;
+        point("replaced");
+        self.db = Some(db);
+        Ok(())
     }
 
     /// Runs `action` on the open database. A panic of the database engine means that the file broke its invariants.
@@ -122,7 +184,7 @@ fn open_existing(opener: &Opener, path: &Path) -> Result<Database> {
     opener().map_err(|e| failed(e, path))
 }
 
-fn write(db: &Database, changes: &[Change], revision: Revision, durable: bool) -> std::result::Result<(), redb::Error> {
+fn write(db: &Database, changes: &[Change], now: Counters, durable: bool) -> std::result::Result<(), redb::Error> {
     let mut tx = db.begin_write()?;
     if !durable {
         tx.set_durability(redb::Durability::None)?;
@@ -135,19 +197,26 @@ fn write(db: &Database, changes: &[Change], revision: Revision, durable: bool) -
                 None => drop(records.remove(&**key)?),
             }
         }
-        tx.open_table(COUNTERS)?.insert(REVISION, revision)?;
+        let mut counters = tx.open_table(COUNTERS)?;
+        counters.insert(REVISION, now.revision)?;
+        match now.reserved {
+            0 => drop(counters.remove(RESERVED)?),
+            reserved => drop(counters.insert(RESERVED, reserved)?),
+        }
     }
+    point("written");
     Ok(tx.commit()?)
 }
 
-fn read_revision(db: &Database) -> std::result::Result<Revision, redb::Error> {
+fn read_counters(db: &Database) -> std::result::Result<Counters, redb::Error> {
     let counters = db.begin_read()?.open_table(COUNTERS)?;
-    Ok(counters.get(REVISION)?.map_or(0, |revision| revision.value()))
+    let read = |name| counters.get(name).map(|found| found.map_or(0, |number| number.value()));
+    Ok(Counters { revision: read(REVISION)?, reserved: read(RESERVED)? })
 }
 
 fn read_all(db: &Database, path: &Path) -> Result<Snapshot> {
     let fail = |e| failed(e, path);
-    let revision = read_revision(db).map_err(fail)?;
+    let Counters { revision, reserved } = read_counters(db).map_err(fail)?;
     let tx = db.begin_read().map_err(|e| fail(e.into()))?;
     let counters = tx.open_table(COUNTERS).map_err(|e| fail(e.into()))?;
     let format = counters.get(FORMAT).map_err(|e| fail(e.into()))?.map(|format| format.value());
@@ -165,7 +234,10 @@ fn read_all(db: &Database, path: &Path) -> Result<Snapshot> {
         }
         entries.insert(key, entry);
     }
-    Ok(Snapshot { revision, entries })
+    if reserved > revision {
+        tracing::warn!(revision, reserved, "the store was not closed in order: the latest relaxed writes may be lost");
+    }
+    Ok(Snapshot { revision: revision.max(reserved), entries })
 }
 
 fn encode(key: &str, entry: &Entry) -> Vec<u8> {
@@ -204,8 +276,11 @@ fn damaged(path: &Path, reason: impl Into<String>) -> Error {
 
 /// Tells damage from a failing disk.
 fn failed(error: redb::Error, path: &Path) -> Error {
-    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    use io::ErrorKind::{InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
     match error {
+        redb::Error::Io(e) if matches!(e.kind(), StorageFull | QuotaExceeded) => {
+            Error::ReadOnly(format!("{}: {e}", path.display()))
+        }
         redb::Error::DatabaseAlreadyOpen => Error::InUse(path.into()),
         redb::Error::Io(e) if !matches!(e.kind(), InvalidData | UnexpectedEof) => {
             Error::io(path.display().to_string())(e)

@@ -3,11 +3,17 @@
 //! All current values are in memory too, and reads are answered from there. Writes go to one writer thread, which decides
 //! them in order, puts all that are waiting into one transaction of the database ([`disk`]), and only when that is durable
 //! makes them visible and acknowledges them: many writers share one sync. The disk holds the current state and the revision;
-//! history is in memory, so a watch can start at the revision at which the store was opened, or later.
+//! history is in memory, so a watch can start at the revision at which the store was opened, or later. A file that has become
+//! mostly free space is replaced by a compact one, built beside it while writes go on ([`rewrite`]). A full disk refuses
+//! writes with [`Error::ReadOnly`] until there is room; reads go on.
 
+#[cfg(test)]
+mod crash;
 mod disk;
+mod fail;
 #[cfg(test)]
 mod faults;
+mod rewrite;
 mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -43,18 +49,26 @@ pub enum Durability {
     /// When it is on the disk.
     #[default]
     Sync,
-    /// At once; it is on the disk within a second. A crash of the process or the machine loses the latest writes, and
-    /// revisions are given anew: for tests and throw-away clusters.
+    /// At once; it is on the disk within a second. A crash of the process or the machine loses the writes of at most the
+    /// last second; revisions that were given out are never given out again. For tests and throw-away clusters.
     Relaxed,
 }
 
 /// How to open an [`Embedded`] store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// When a write is acknowledged.
     pub durability: Durability,
     /// How much history watches can start in.
     pub window: Window,
+    /// A file of at least this many bytes is written anew when most of it is free space.
+    pub rewrite_from: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { durability: Durability::default(), window: Window::default(), rewrite_from: 16 << 20 }
+    }
 }
 
 /// A store in a directory. Dropping it writes out what is pending and closes the directory.
@@ -97,7 +111,7 @@ impl Embedded {
         tracing::debug!(keys = loaded.keys(), revision = loaded.revision(), "store opened");
         let state = Arc::new(RwLock::new(State::new(loaded.entries, loaded.revision, options.window)));
         let (requests, incoming) = mpsc::channel();
-        let writer = Writer::new(state.clone(), disk, incoming, options.durability);
+        let writer = Writer::new(state.clone(), disk, incoming, options)?;
         let thread = std::thread::Builder::new().name("store-writer".into());
         let writer = thread.spawn(move || writer.run()).map_err(Error::io("start the writer thread"))?;
         Ok(Self { state, path, requests: Some(requests), writer: Some(writer), _lock: lock })

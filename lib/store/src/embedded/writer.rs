@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use tokio::sync::oneshot;
 
-use super::Durability;
-use super::disk::{Change, Disk};
+use super::disk::{Change, Counters, Disk};
+use super::fail::point;
+use super::rewrite::Rewriter;
+use super::{Durability, Options};
 use crate::contract::Revision;
 use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
 use crate::state::{Entry, State, Write, now};
 
 /// Most writes in a group.
@@ -20,6 +23,8 @@ const GROUP_WRITES: usize = 1024;
 const GROUP_BYTES: usize = 8 << 20;
 /// Longest time that a relaxed write stays off the disk.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
+/// Revisions that relaxed writes may take before the next sync: many times what is possible.
+const RESERVE: Revision = 10_000_000;
 /// Longest wait for a request, when nothing else is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -81,6 +86,11 @@ pub(super) struct Writer {
     sync_at: Option<Instant>,
     /// A group whose commit failed, and of which it is not known whether it is on the disk.
     doubtful: Option<Group>,
+    /// The store takes no writes, and that has been told.
+    refusing: bool,
+    /// Up to here relaxed writes can be given revisions.
+    reserved: Revision,
+    rewriter: Rewriter,
 }
 
 impl Writer {
@@ -88,9 +98,17 @@ impl Writer {
         state: Arc<RwLock<State>>,
         disk: Disk,
         requests: Receiver<Request>,
-        durability: Durability,
-    ) -> Self {
-        Self { state, disk, requests, durability, sync_at: None, doubtful: None }
+        options: Options,
+    ) -> Result<Self> {
+        let (durability, rewriter) = (options.durability, Rewriter::new(options.rewrite_from));
+        let (sync_at, doubtful, refusing, reserved) = (None, None, false, 0);
+        let mut writer = Self { state, disk, requests, durability, sync_at, doubtful, refusing, reserved, rewriter };
+        if durability == Durability::Relaxed {
+            writer.reserve();
+            let counters = writer.counters(writer.state.read().revision());
+            writer.disk.commit(&[], counters, true)?;
+        }
+        Ok(writer)
     }
 
     /// Runs until the store is dropped.
@@ -102,11 +120,41 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.sync_at.is_some_and(|at| at <= Instant::now()) {
+                self.reserve();
                 self.sync();
             }
+            self.tend();
         }
-        if self.sync_at.is_some() {
+        if self.durability == Durability::Relaxed {
+            self.reserved = 0;
             self.sync();
+        }
+    }
+
+    fn reserve(&mut self) {
+        self.reserved = self.state.read().revision() + RESERVE;
+    }
+
+    fn counters(&self, revision: Revision) -> Counters {
+        Counters { revision, reserved: self.reserved }
+    }
+
+    /// Keeps the file from growing.
+    fn tend(&mut self) {
+        if let Some(built) = self.rewriter.poll() {
+            let counters = self.counters(self.state.read().revision());
+            let before = self.disk.size();
+            match self.disk.adopt(built.db, &built.since, counters) {
+                Ok(()) => tracing::info!(before, after = self.disk.size(), "the store's file was written anew"),
+                Err(error) => self.rewriter.failed(&error),
+            }
+        }
+        if self.doubtful.is_none() && self.rewriter.looks() {
+            let size = self.disk.size();
+            let state = self.state.read();
+            if self.rewriter.wants(size, state.bytes() as u64, state.entries().len() as u64) {
+                self.rewriter.begin(self.disk.scratch(), Snapshot::of(&state));
+            }
         }
     }
 
@@ -116,7 +164,7 @@ impl Writer {
         let sync = self.sync_at.map(|at| at.saturating_duration_since(Instant::now()));
         // A disk that failed is not asked in a busy loop.
         let expiry = expiry.map(|wait| if self.doubtful.is_some() { wait.max(SYNC_AFTER) } else { wait });
-        expiry.into_iter().chain(sync).min().unwrap_or(IDLE).min(IDLE)
+        expiry.into_iter().chain(sync).chain(self.rewriter.patience()).min().unwrap_or(IDLE).min(IDLE)
     }
 
     /// Handles a request and all that wait behind it.
@@ -134,19 +182,30 @@ impl Writer {
     /// Decides, commits, publishes and answers, expiries included.
     fn write(&mut self, requests: Vec<Request>) {
         if let Err(error) = self.settle() {
-            tracing::error!(%error, "store can not be written");
-            let text = error.to_string();
-            requests.into_iter().for_each(|request| answer(request.reply, Err(Error::Storage(text.clone()))));
+            self.refuse(&error);
+            requests.into_iter().for_each(|request| answer(request.reply, Err(again(&error))));
             return;
         }
+        if std::mem::take(&mut self.refusing) {
+            tracing::info!("the store can be written again");
+        }
         let (group, replies) = self.decide(requests);
+        point("decided");
         let committed = if group.changes.is_empty() { Ok(()) } else { self.commit(group) };
+        point("published");
         for (reply, result) in replies {
             let result = match &committed {
                 Ok(()) => result,
-                Err(error) => Err(Error::Storage(error.to_string())),
+                Err(error) => Err(again(error)),
             };
             answer(reply, result);
+        }
+    }
+
+    /// Tells once that writes are refused.
+    fn refuse(&mut self, error: &Error) {
+        if !std::mem::replace(&mut self.refusing, true) {
+            tracing::error!(%error, "the store can not be written, reads go on");
         }
     }
 
@@ -163,14 +222,21 @@ impl Writer {
 
     fn commit(&mut self, group: Group) -> Result<()> {
         let durable = self.durability == Durability::Sync;
-        if let Err(error) = self.disk.commit(&group.changes, group.revision(), durable) {
-            tracing::error!(%error, "commit failed");
+        let (end, counters) = (group.revision(), self.counters(group.revision()));
+        if let Err(error) = self.disk.commit(&group.changes, counters, durable) {
             self.doubtful = Some(group);
+            // It may be there all the same, or there may be room again: then nobody has to know.
+            if self.settle().is_ok() && self.state.read().revision() == end {
+                return Ok(());
+            }
+            self.refuse(&error);
             return Err(error);
         }
+        point("committed");
         if !durable {
             self.sync_at.get_or_insert_with(|| Instant::now() + SYNC_AFTER);
         }
+        self.rewriter.note(&group.changes);
         group.publish(&mut self.state.write());
         Ok(())
     }
@@ -182,15 +248,28 @@ impl Writer {
         let (base, end) = (group.base, group.revision());
         let found = self.disk.reopen()?;
         tracing::warn!(found, base, end, "store reopened after a failure");
-        match self.doubtful.take() {
-            Some(group) if found == end => group.publish(&mut self.state.write()),
-            Some(group) if found != base => {
-                self.doubtful = Some(group);
-                return Err(Error::Storage(format!("disk is at revision {found}, not {base} or {end}: restart")));
+        if found == end {
+            if let Some(group) = self.doubtful.take() {
+                self.rewriter.note(&group.changes);
+                group.publish(&mut self.state.write());
             }
-            _ => {}
+        } else if found == base {
+            self.doubtful = None;
+        } else if self.durability == Durability::Relaxed && found < base {
+            // The writes since the last sync were in the database that failed; they are still in memory.
+            self.restore_from_memory()?;
+            self.doubtful = None;
+        } else {
+            return Err(Error::Storage(format!("disk is at revision {found}, not {base} or {end}: restart")));
         }
         Ok(())
+    }
+
+    fn restore_from_memory(&mut self) -> Result<()> {
+        let state = Snapshot::of(&self.state.read());
+        let counters = self.counters(state.revision());
+        let db = super::disk::build(&self.disk.scratch(), &state)?;
+        self.disk.adopt(db, &[], counters)
     }
 
     fn sync(&mut self) {
@@ -199,10 +278,18 @@ impl Writer {
         if self.doubtful.is_some() {
             return;
         }
-        if let Err(error) = self.disk.commit(&[], revision, true) {
-            tracing::error!(%error, "sync failed");
+        if let Err(error) = self.disk.commit(&[], self.counters(revision), true) {
+            self.refuse(&error);
             self.doubtful = Some(Group::new(revision));
         }
+    }
+}
+
+/// The same failure for one more who waits.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::ReadOnly(reason) => Error::ReadOnly(reason.clone()),
+        other => Error::Storage(other.to_string()),
     }
 }
 

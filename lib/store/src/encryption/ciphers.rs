@@ -80,25 +80,24 @@ impl Cipher {
     /// Decrypts what [`seal`](Self::seal) made.
     pub(super) fn open(&self, sealed: &[u8], context: &[u8]) -> Result<Vec<u8>> {
         let gcm = || split::<GCM_NONCE>(sealed);
-        let opened = match self {
-            Self::Cbc(key) => return open_cbc(key, sealed),
-            Self::Gcm128(cipher) => gcm()
-                .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
-            Self::Gcm192(cipher) => gcm()
-                .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
-            Self::Gcm256(cipher) => gcm()
-                .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
-            Self::Secretbox(cipher) => {
-                split::<BOX_NONCE>(sealed).and_then(|(nonce, data)| cipher.decrypt(nonce.into(), data).ok())
-            }
-        };
+        let opened =
+            match self {
+                Self::Cbc(key) => return open_cbc(key, sealed),
+                Self::Gcm128(cipher) => gcm()
+                    .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
+                Self::Gcm192(cipher) => gcm()
+                    .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
+                Self::Gcm256(cipher) => gcm()
+                    .and_then(|(nonce, data)| cipher.decrypt(nonce.into(), Payload { msg: data, aad: context }).ok()),
+                Self::Secretbox(cipher) => {
+                    split::<BOX_NONCE>(sealed).and_then(|(nonce, data)| cipher.decrypt(nonce.into(), data).ok())
+                }
+            };
         opened.ok_or_else(failed)
     }
 }
 
-fn seal_gcm(
-    encrypt: impl FnOnce(&Nonce<U12>) -> std::result::Result<Vec<u8>, aes_gcm::Error>,
-) -> Result<Vec<u8>> {
+fn seal_gcm(encrypt: impl FnOnce(&Nonce<U12>) -> std::result::Result<Vec<u8>, aes_gcm::Error>) -> Result<Vec<u8>> {
     let nonce: [u8; GCM_NONCE] = rand::random();
     joined(&nonce, encrypt(&nonce.into()))
 }
@@ -158,8 +157,11 @@ mod tests {
 
     #[test]
     fn what_was_sealed_can_be_opened_and_nothing_else() {
-        let keys = [(Algorithm::AesCbc, [16, 24, 32].as_slice()), (Algorithm::AesGcm, &[16, 24, 32]),
-            (Algorithm::Secretbox, &[32])];
+        let keys = [
+            (Algorithm::AesCbc, [16, 24, 32].as_slice()),
+            (Algorithm::AesGcm, &[16, 24, 32]),
+            (Algorithm::Secretbox, &[32]),
+        ];
         for (algorithm, sizes) in keys {
             for size in sizes {
                 let cipher = Cipher::new(algorithm, &vec![7; *size]).expect("key");
@@ -186,7 +188,8 @@ mod tests {
         };
         let key = hex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389");
         let nonce = hex("69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37");
-        let message = hex("be075fc53c81f2d5cf141316ebeb0c7b5228c52a4c62cbd44b66849b64244ffce5ecbaaf33bd751a1ac728d45e6c\
+        let message =
+            hex("be075fc53c81f2d5cf141316ebeb0c7b5228c52a4c62cbd44b66849b64244ffce5ecbaaf33bd751a1ac728d45e6c\
                            61296cdc3c01233561f41db66cce314adb310e3be8250c46f06dceea3a7fa1348057e2f6556ad6b1318a024a83\
                            8f21af1fde048977eb48f59ffd4924ca1c60902e52f0a089bc76897040e082f937763848645e0705");
         let tag = hex("f3ffc7703f9400e52a7dfb4b3d3305d9");

@@ -155,7 +155,9 @@ impl Kms {
 fn derive(seed: &[u8; SEED], info: &[u8; INFO]) -> Result<[u8; 32]> {
     let mut key = [0; 32];
     let info: [&[u8]; 1] = [info];
-    let expanded = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, seed).expand(&info, hkdf::HKDF_SHA256).and_then(|key_material| key_material.fill(&mut key));
+    let expanded = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, seed)
+        .expand(&info, hkdf::HKDF_SHA256)
+        .and_then(|key_material| key_material.fill(&mut key));
     expanded.map_err(|_| Error::Encryption("a key could not be derived".into()))?;
     Ok(key)
 }

@@ -107,7 +107,9 @@ fn refusal(status: &Status) -> Error {
     match status.code() {
         Code::ResourceExhausted if message.contains("database space exceeded") => Error::ReadOnly(message.into()),
         Code::OutOfRange if message.contains("compacted") => Error::Compacted { requested: 0, oldest: 0 },
-        Code::InvalidArgument if message.contains("request is too large") => {
+        Code::InvalidArgument | Code::ResourceExhausted
+            if message.contains("request is too large") || message.contains("larger than max") =>
+        {
             Error::TooLarge { what: "request", size: 0, limit: MAX_REQUEST }
         }
         Code::NotFound if message.contains("lease not found") => Error::Storage(LEASE_GONE.into()),

@@ -11,8 +11,8 @@ use super::{TXN, malformed};
 use crate::contract::Revision;
 use crate::error::{Error, Result};
 use crate::messages::{
-    CompactionRequest, CompactionResponse, Compare, PutRequest, RangeRequest, Request, RequestOp, Response,
-    Target, TxnRequest, TxnResponse,
+    CompactionRequest, CompactionResponse, Compare, PutRequest, RangeRequest, Request, RequestOp, Response, Target,
+    TxnRequest, TxnResponse,
 };
 
 const KEY: Bytes = Bytes::from_static(b"compact_rev_key");

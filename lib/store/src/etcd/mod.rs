@@ -23,9 +23,9 @@ use crate::contract::{KeyValue, ListOptions, Listing, Revision, Store};
 use crate::error::{Error, Result};
 use crate::grpc::TlsFiles;
 use crate::messages::{
-    Compare, CompactionRequest, CompactionResponse, DeleteRangeRequest, LeaseTimeToLiveRequest,
-    LeaseTimeToLiveResponse, Pair, PutRequest, RangeRequest, RangeResponse, Request, RequestOp, Response, StatusRequest,
-    StatusResponse, Target, TxnRequest, TxnResponse,
+    CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse, Pair, PutRequest, RangeRequest, RangeResponse, Request, RequestOp, Response,
+    StatusRequest, StatusResponse, Target, TxnRequest, TxnResponse,
 };
 use crate::snapshot::Snapshot;
 use crate::state::{Entry, Write, expiry};
@@ -100,12 +100,8 @@ impl Etcd {
 
     /// Does a write if the key is at `expected`. `wanted` is the value afterwards.
     async fn write(&self, key: &str, expected: Revision, write: Request, wanted: Option<&Bytes>) -> Result<Revision> {
-        let compare = Compare {
-            result: 0,
-            target: MOD_REVISION,
-            key: bytes(key),
-            value: Some(Target::ModRevision(expected)),
-        };
+        let compare =
+            Compare { result: 0, target: MOD_REVISION, key: bytes(key), value: Some(Target::ModRevision(expected)) };
         let read = RangeRequest { key: bytes(key), ..RangeRequest::default() };
         let transaction = TxnRequest {
             compare: vec![compare],
@@ -124,7 +120,9 @@ impl Etcd {
         match found {
             // The attempt that got no answer was done: nobody else writes just this value upon just that revision.
             Some(pair) if doubt && pair.mod_revision > expected && wanted == Some(&pair.value) => Ok(pair.mod_revision),
-            None if doubt && wanted.is_none() => Err(Error::Storage("etcd: it is not known who deleted the key".into())),
+            None if doubt && wanted.is_none() => {
+                Err(Error::Storage("etcd: it is not known who deleted the key".into()))
+            }
             found => Err(Error::Conflict { current: found.and_then(key_value) }),
         }
     }
@@ -269,8 +267,7 @@ impl Store for Etcd {
     }
 
     async fn size(&self) -> Result<u64> {
-        let status: StatusResponse =
-            self.client.read("/etcdserverpb.Maintenance/Status", StatusRequest {}).await?;
+        let status: StatusResponse = self.client.read("/etcdserverpb.Maintenance/Status", StatusRequest {}).await?;
         Ok(u64::try_from(status.db_size).unwrap_or(0))
     }
 

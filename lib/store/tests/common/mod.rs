@@ -141,7 +141,16 @@ impl Cluster {
             .args(["--listen-client-urls", &url(member.client), "--advertise-client-urls", &url(member.client)])
             .args(["--listen-peer-urls", &url(member.peer), "--initial-advertise-peer-urls", &url(member.peer)])
             .args(["--initial-cluster", &peers.join(","), "--unsafe-no-fsync"])
-            .args(["--heartbeat-interval", "20", "--election-timeout", "200", "--logger", "zap", "--log-level", "error"])
+            .args([
+                "--heartbeat-interval",
+                "20",
+                "--election-timeout",
+                "200",
+                "--logger",
+                "zap",
+                "--log-level",
+                "error",
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
