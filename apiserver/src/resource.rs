@@ -118,9 +118,9 @@ impl Resource {
         GroupResource::new(&self.group, &self.name)
     }
 
-    /// As validation errors name it.
+    /// As validation errors name it: by the group in which it is stored.
     pub fn group_kind(&self) -> GroupResource {
-        GroupResource::new(&self.group, &self.kind)
+        GroupResource::new(&self.storage.0, &self.kind)
     }
 
     /// The subresource of that name.

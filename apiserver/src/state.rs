@@ -51,11 +51,12 @@ impl State {
         let served = pintle_api::resources().iter().filter(|resource| resource.default_served);
         for api in served {
             let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
-            let rules = registry::rules(storage.0, api.plural);
+            let rules = registry::rules(api.group, api.plural);
             let stored = api.verbs.contains(&"get") && api.plural != "componentstatuses";
             let cache = stored.then(|| {
                 let prefix = key_prefix(api.group, api.plural);
-                caches.entry(prefix.clone()).or_insert_with(|| Arc::new(Cache::new(prefix, rules))).clone()
+                let stored = registry::rules(storage.0, api.plural);
+                caches.entry(prefix.clone()).or_insert_with(|| Arc::new(Cache::new(prefix, stored))).clone()
             });
             resources.push(Arc::new(Resource::built_in(api, storage, cache, rules)));
         }

@@ -7,6 +7,7 @@ mod limits;
 mod namespace;
 mod node;
 mod pods;
+mod podsecurity;
 mod quota;
 mod serviceaccount;
 mod storage;
@@ -73,6 +74,7 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
             pods::tolerations(new);
             pods::runtime_class(call, new)?;
         }
+        ("", "pods") if operation == Operation::Update && main => pods::tolerations(new),
         ("", "persistentvolumeclaims" | "persistentvolumes") if operation == Operation::Create => {
             storage::protect(call, new);
             storage::default_class(call, new);
@@ -147,6 +149,7 @@ pub async fn validate(
     node::restrict(call, operation, new, old)?;
     if let Some(new) = new {
         limits::validate(call, operation, new)?;
+        podsecurity::validate(call, operation, new, old)?;
         rbac_escalation(call, new, old)?;
     }
     Ok(())

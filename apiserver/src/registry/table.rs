@@ -108,7 +108,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "events",
         Rules {
-            validate_create: Some(validate::config::event),
+            validate_create: Some(validate::events::core),
+            validate_update: Some(validate::events::core_update),
             fields: &[
                 "involvedObject.kind",
                 "involvedObject.namespace",
@@ -130,6 +131,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "events.k8s.io",
         "events",
         Rules {
+            validate_create: Some(validate::events::newer),
+            validate_update: Some(validate::events::newer_update),
             field_aliases: &[
                 ("regarding.kind", "involvedObject.kind"),
                 ("regarding.namespace", "involvedObject.namespace"),
@@ -166,7 +169,14 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::CONFIGMAPS, cells::configmaps)
         },
     ),
-    ("", "serviceaccounts", shown(columns::SERVICEACCOUNTS, cells::name_and_age)),
+    (
+        "",
+        "serviceaccounts",
+        Rules {
+            warnings: Some(validate::warnings::service_account),
+            ..shown(columns::SERVICEACCOUNTS, cells::name_and_age)
+        },
+    ),
     (
         "",
         "limitranges",
@@ -193,7 +203,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::storage::volume),
             validate_update: Some(validate::storage::volume_update),
             defaults: Some(defaults::volume),
-            prepare_create: Some(prepare::pending),
+            prepare_create: Some(prepare::volume_create),
+            prepare_update: Some(prepare::volume_update),
             ..shown(columns::PERSISTENTVOLUMES, cells::persistentvolumes)
         },
     ),
@@ -203,6 +214,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::storage::claim),
             validate_update: Some(validate::storage::claim_update),
+            warnings: Some(validate::warnings::claim),
             defaults: Some(defaults::claim),
             prepare_create: Some(prepare::pending),
             ..shown(columns::PERSISTENTVOLUMECLAIMS, cells::persistentvolumeclaims)
@@ -307,8 +319,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "discovery.k8s.io",
         "endpointslices",
         Rules {
-            validate_create: Some(validate::network::endpoint_slice),
-            validate_update: Some(validate::network::endpoint_slice_update),
+            validate_create: Some(validate::endpoint_slice::create),
+            warnings: Some(validate::endpoint_slice::warnings),
+            validate_update: Some(validate::endpoint_slice::update),
             defaults: Some(defaults::endpoint_slice),
             generation: true,
             ..shown(columns::ENDPOINTSLICES, cells::endpointslices)
@@ -318,8 +331,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "ingresses",
         Rules {
-            validate_create: Some(validate::network::ingress),
-            validate_update: Some(validate::network::ingress_update),
+            validate_create: Some(validate::ingress::create),
+            warnings: Some(validate::ingress::warnings),
+            validate_update: Some(validate::ingress::update),
             generation: true,
             ..shown(columns::INGRESSES, cells::ingresses)
         },
@@ -338,8 +352,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "networkpolicies",
         Rules {
-            validate_create: Some(validate::network::network_policy),
-            validate_update: Some(validate::network::network_policy_update),
+            validate_create: Some(validate::network_policy::create),
+            validate_update: Some(validate::network_policy::update),
             defaults: Some(defaults::network_policy),
             generation: true,
             ..shown(columns::NETWORKPOLICIES, cells::networkpolicies)
@@ -559,6 +573,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::flow::schema),
             validate_update: Some(validate::flow::schema_update),
+            defaults: Some(defaults::flow_schema),
             generation: true,
             ..shown(columns::FLOWSCHEMAS, cells::flowschemas)
         },
@@ -569,6 +584,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::flow::level),
             validate_update: Some(validate::flow::level_update),
+            defaults: Some(defaults::priority_level),
             generation: true,
             ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations)
         },

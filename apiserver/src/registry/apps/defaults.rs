@@ -104,4 +104,15 @@ pub fn autoscaler(autoscaler: &mut Value) {
             "target": {"type": "Utilization", "averageUtilization": 80}}});
         set(spec, "metrics", json!([cpu]));
     }
+    if has(spec, "behavior") {
+        let policy = |ty: &str, value: i64| json!({"type": ty, "value": value, "periodSeconds": 15});
+        let behavior = object_mut(spec, "behavior");
+        let up = object_mut(behavior, "scaleUp");
+        default(up, "stabilizationWindowSeconds", 0);
+        default(up, "selectPolicy", "Max");
+        default(up, "policies", json!([policy("Pods", 4), policy("Percent", 100)]));
+        let down = object_mut(behavior, "scaleDown");
+        default(down, "selectPolicy", "Max");
+        default(down, "policies", json!([policy("Percent", 100)]));
+    }
 }

@@ -78,10 +78,18 @@ pub fn volume(volume: &mut Value) {
     }
 }
 
-/// PersistentVolumeClaim.
+/// PersistentVolumeClaim: its source of data is told in both of its fields.
 pub fn claim(claim: &mut Value) {
     default(object_mut(claim, "status"), "phase", "Pending");
-    default(object_mut(claim, "spec"), "volumeMode", "Filesystem");
+    let spec = object_mut(claim, "spec");
+    default(spec, "volumeMode", "Filesystem");
+    let (source, reference) = (at(spec, "dataSource").clone(), at(spec, "dataSourceRef").clone());
+    let elsewhere = !text(&reference, "namespace").is_empty();
+    if !source.is_null() && reference.is_null() {
+        set(spec, "dataSourceRef", source);
+    } else if source.is_null() && !reference.is_null() && !elsewhere {
+        set(spec, "dataSource", reference);
+    }
 }
 
 /// Endpoints.
@@ -164,6 +172,26 @@ pub fn network_policy(policy: &mut Value) {
 pub fn storage_class(class: &mut Value) {
     default(class, "reclaimPolicy", "Delete");
     default(class, "volumeBindingMode", "Immediate");
+}
+
+fn default_number(object: &mut Value, name: &str, to: i64) {
+    if object[name].as_i64().unwrap_or_default() == 0 {
+        set(object, name, to);
+    }
+}
+
+/// FlowSchema.
+pub fn flow_schema(schema: &mut Value) {
+    default_number(object_mut(schema, "spec"), "matchingPrecedence", 1000);
+}
+
+/// PriorityLevelConfiguration.
+pub fn priority_level(level: &mut Value) {
+    if let Some(queuing) = get_mut(level, "spec.limited.limitResponse.queuing") {
+        for (name, to) in [("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)] {
+            default_number(queuing, name, to);
+        }
+    }
 }
 
 /// PriorityClass.

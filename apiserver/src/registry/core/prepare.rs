@@ -50,6 +50,21 @@ pub fn pending(_context: &Context<'_>, object: &mut Value) {
     set(object, "status", json!({"phase": "Pending"}));
 }
 
+/// A new volume is pending, since now.
+pub fn volume_create(context: &Context<'_>, volume: &mut Value) {
+    let now = crate::engine::meta::timestamp(context.now);
+    set(volume, "status", json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+}
+
+/// When a volume's phase changes, the time is noted.
+pub fn volume_update(context: &Context<'_>, new: &mut Value, old: &Value) {
+    let phase = |volume: &Value| text(volume, "status.phase").to_owned();
+    let told = |volume: &Value| text(volume, "status.lastPhaseTransitionTime").to_owned();
+    if context.subresource == Some("status") && phase(new) != phase(old) && told(new) == told(old) {
+        set(object_mut(new, "status"), "lastPhaseTransitionTime", crate::engine::meta::timestamp(context.now));
+    }
+}
+
 /// A new attachment is not attached.
 pub fn attachment_create(_context: &Context<'_>, attachment: &mut Value) {
     set(attachment, "status", json!({"attached": false}));

@@ -95,8 +95,8 @@ pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     labels(&mut errors, &path.child("nodeSelector"), at(class, "scheduling"), "nodeSelector");
     let path = path.child("tolerations");
     let tolerations = items(class, "scheduling.tolerations");
-    super::pod::tolerations_at(&mut errors, tolerations, &path);
-    super::pod::duplicate_tolerations(&mut errors, tolerations, &path);
+    super::placement::tolerations_at(&mut errors, tolerations, &path);
+    super::placement::duplicate_tolerations(&mut errors, tolerations, &path);
     errors
 }
 

@@ -159,19 +159,6 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
     errors
 }
 
-/// Event.
-pub fn event(_context: &Context<'_>, event: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    let about = if has(event, "involvedObject") { "involvedObject" } else { "regarding" };
-    let namespace = text(at(event, about), "namespace");
-    let own = text(event, "metadata.namespace");
-    if (!namespace.is_empty() && namespace != own) || (namespace.is_empty() && own != "default") {
-        let path = Path::new("involvedObject").child("namespace");
-        errors.invalid(&path, namespace, "does not match event.namespace");
-    }
-    errors
-}
-
 /// Lease.
 pub fn lease(_context: &Context<'_>, lease: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
@@ -198,11 +185,16 @@ pub fn priority_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let name = text(class, "metadata.name");
     let value = class["value"].as_i64().unwrap_or_default();
     if name.starts_with("system-") {
-        let known = SYSTEM.iter().find(|(known, _)| *known == name);
-        if known.is_none_or(|(_, expected)| *expected != value) {
-            let detail = format!(
-                "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
-            );
+        let why = match SYSTEM.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, expected)) if *expected != value => {
+                Some(format!("value of {name} PriorityClass must be {expected}"))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            let detail =
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
             errors.forbidden(&Path::new("metadata").child("name"), detail);
         }
     } else if value > HIGHEST {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::resources::Name;
 use super::{one_of, port};
@@ -22,8 +22,14 @@ pub fn all(errors: &mut ErrorList, list: &[Value], path: &Path, taken: &mut Hash
         if !name.is_empty() && !taken.insert(name.to_owned()) {
             errors.duplicate(&path.child("name"), name);
         }
-        let init = !matches!(text(container, "restartPolicy"), "Always") && is_init(&path);
-        if !init {
+        if is_init(&path) && text(container, "restartPolicy") != "Always" {
+            for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+                if has(container, field) {
+                    let detail = "may not be set for init containers without restartPolicy=Always";
+                    errors.forbidden(&path.child(field), detail);
+                }
+            }
+        } else {
             probes(errors, container, &path);
         }
     }
@@ -49,9 +55,66 @@ fn one(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet
     ports(errors, container, &path.child("ports"));
     environment(errors, container, path);
     mounts(errors, container, &path.child("volumeMounts"), volumes);
+    devices(errors, container, &path.child("volumeDevices"), volumes);
     let policy = text(container, "imagePullPolicy");
     one_of(errors, &path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
     resources(errors, at(container, "resources"), &path.child("resources"));
+    resize_policy(errors, items(container, "resizePolicy"), &path.child("resizePolicy"));
+}
+
+fn resize_policy(errors: &mut ErrorList, policies: &[Value], path: &Path) {
+    let mut known = HashSet::new();
+    for policy in policies {
+        let resource = text(policy, "resourceName");
+        if !known.insert(resource) {
+            errors.duplicate(path, resource);
+        }
+        one_of(errors, path, resource, &["cpu", "memory"]);
+        match text(policy, "restartPolicy") {
+            "" => errors.required(path, ""),
+            restart => one_of(errors, path, restart, &["NotRequired", "RestartContainer"]),
+        }
+    }
+}
+
+fn devices(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet<&str>) {
+    for (index, device) in items(container, "volumeDevices").iter().enumerate() {
+        let path = path.index(index);
+        let name = text(device, "name");
+        if name.is_empty() {
+            errors.required(&path.child("name"), "");
+        } else if !volumes.contains(name) {
+            errors.not_found(&path.child("name"), name);
+        }
+        match text(device, "devicePath") {
+            "" => errors.required(&path.child("devicePath"), ""),
+            place => super::volumes::no_backsteps(errors, place, &path.child("devicePath")),
+        }
+    }
+}
+
+/// Ports of the host: each once, and with the host's network the same as the container's.
+pub fn host_ports(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let mut taken = HashSet::new();
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(spec, list).iter().enumerate() {
+            for (port, item) in items(container, "ports").iter().enumerate() {
+                let number = int(item, "hostPort");
+                if number == 0 {
+                    continue;
+                }
+                let path = path.child(list).index(index).child("ports").index(port).child("hostPort");
+                let key = format!("{}/{}/{number}", text(item, "protocol"), text(item, "hostIP"));
+                if super::super::value::flag(spec, "hostNetwork") && number != int(item, "containerPort") {
+                    errors.invalid(&path, number, "must match `containerPort` when `hostNetwork` is true");
+                }
+                let init = list == "initContainers" && text(container, "restartPolicy") != "Always";
+                if !init && !taken.insert(key.clone()) {
+                    errors.duplicate(&path, key);
+                }
+            }
+        }
+    }
 }
 
 fn ports(errors: &mut ErrorList, container: &Value, path: &Path) {
@@ -192,7 +255,7 @@ fn amount(value: &Value) -> Option<Quantity> {
     value.as_str().and_then(|text| text.parse().ok())
 }
 
-/// Limits and requests of a container or a pod.
+/// Limits and requests of a container.
 pub fn resources(errors: &mut ErrorList, resources: &Value, path: &Path) {
     for list in ["limits", "requests"] {
         for (name, value) in entries(resources, list) {
@@ -201,8 +264,48 @@ pub fn resources(errors: &mut ErrorList, resources: &Value, path: &Path) {
             Name(name).check_amount(errors, &path_of, value);
             if list == "requests" {
                 not_above_limit(errors, resources, name, value, &path.child("requests"));
+                if at(resources, "limits").get(name).is_none() && !Name(name).may_be_overcommitted() {
+                    errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
+                }
             }
         }
+    }
+    let names =
+        || ["limits", "requests"].iter().flat_map(|list| entries(resources, list)).map(|(name, _)| name.as_str());
+    if names().any(|name| name.starts_with("hugepages-")) && !names().any(|name| matches!(name, "cpu" | "memory")) {
+        errors.forbidden(path, "HugePages require cpu or memory");
+    }
+}
+
+/// What of its resources a pod says as a whole.
+pub fn pod_resources(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let own = at(spec, "resources");
+    let path = path.child("resources");
+    for list in ["limits", "requests"] {
+        for (name, value) in entries(own, list) {
+            let path_of = path.child(list).key(name);
+            let known = matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-");
+            let mut of_name = ErrorList::new();
+            Name(name).check_plain(&mut of_name, &path_of);
+            if of_name.is_empty() && !known {
+                errors.not_supported(&path_of, name.as_str(), &["cpu", "hugepages-", "memory"]);
+            }
+            errors.extend(of_name);
+            Name(name).check_amount(errors, &path_of, value);
+            if list == "requests" {
+                not_above_limit(errors, own, name, value, &path.child("requests"));
+                let whole =
+                    json!({"spec": {"containers": spec["containers"], "initContainers": spec["initContainers"]}});
+                let sum = pintle_api::quota::pod::total(&whole, pintle_api::quota::pod::Side::Requests).get(name);
+                if let Some((sum, given)) = sum.zip(amount(value)).filter(|(sum, given)| given < sum && known) {
+                    let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
+                    errors.invalid(&path_of, given.to_string(), detail);
+                }
+            }
+        }
+    }
+    if !items(own, "claims").is_empty() {
+        errors.forbidden(&path.child("claims"), "claims may not be set for Resources at pod-level");
     }
 }
 

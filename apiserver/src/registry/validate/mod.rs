@@ -9,14 +9,22 @@ pub mod classes;
 pub mod cluster;
 pub mod config;
 mod containers;
+pub mod endpoint_slice;
+pub mod events;
 pub mod flow;
+pub mod ingress;
 pub mod limit_range;
 pub mod network;
+pub mod network_policy;
+mod placement;
 pub mod pod;
+mod pod_volumes;
 pub mod quota;
 mod resources;
 mod security;
 pub mod storage;
+mod volumes;
+pub mod warnings;
 pub mod workload;
 
 use pintle_machinery::field_path::{ErrorList, Path};
@@ -42,6 +50,46 @@ fn not_negative(errors: &mut ErrorList, object: &Value, path: &Path, fields: &[&
     for field in fields {
         if let Some(number) = at(object, field).as_i64().filter(|number| *number < 0) {
             errors.invalid(&path.child(field), number, NOT_NEGATIVE);
+        }
+    }
+}
+
+/// Conditions of a status in the usual form.
+fn conditions(errors: &mut ErrorList, status: &Value, path: &Path) {
+    const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+                          alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. \
+                          'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex \
+                          used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+    let list = super::value::items(status, "conditions");
+    for (index, condition) in list.iter().enumerate() {
+        let path = path.child("conditions").index(index);
+        let (ty, state, reason) = (text(condition, "type"), text(condition, "status"), text(condition, "reason"));
+        if ty.is_empty() {
+            errors.required(&path.child("type"), "is required");
+        } else {
+            errors.invalid_each(&path.child("type"), ty, names::qualified(ty));
+        }
+        if list[..index].iter().any(|other| text(other, "type") == ty) {
+            errors.duplicate(&path.child("type"), ty);
+        }
+        match state {
+            "" => errors.required(&path.child("status"), ""),
+            state => one_of(errors, &path.child("status"), state, &["False", "True", "Unknown"]),
+        }
+        if let Some(generation) = at(condition, "observedGeneration").as_i64().filter(|generation| *generation < 0) {
+            errors.invalid(&path.child("observedGeneration"), generation, NOT_NEGATIVE);
+        }
+        if at(condition, "lastTransitionTime").is_null() {
+            errors.required(&path.child("lastTransitionTime"), "");
+        }
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let good = reason.starts_with(|c: char| c.is_ascii_alphabetic())
+            && reason.ends_with(word)
+            && reason.chars().all(|c| word(c) || c == ',' || c == ':');
+        if reason.is_empty() {
+            errors.required(&path.child("reason"), "");
+        } else if !good {
+            errors.invalid(&path.child("reason"), reason, REASON);
         }
     }
 }

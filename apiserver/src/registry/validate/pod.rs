@@ -6,9 +6,10 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{IP, containers, security, is_ip, label_selector, labels, one_of};
+use super::resources::Name;
+use super::{IP, containers, is_ip, labels, one_of, placement, pod_volumes, security};
 use crate::registry::Context;
-use crate::registry::value::{at, has, int, items, number, remove, set, text};
+use crate::registry::value::{at, entries, has, int, items, number, remove, set, text};
 
 const UPDATE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 /// Seconds and ids are held in so many bits.
@@ -36,7 +37,7 @@ pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
         }
     }
     deadline(&mut errors, new, old, &path);
-    tolerations_at(&mut errors, items(new, "spec.tolerations"), &path.child("tolerations"));
+    placement::tolerations_at(&mut errors, items(new, "spec.tolerations"), &path.child("tolerations"));
     let before = items(old, "spec.tolerations");
     let kept = items(new, "spec.tolerations");
     if !before.iter().all(|toleration| kept.iter().any(|other| same_toleration(other, toleration))) {
@@ -104,7 +105,7 @@ pub fn template(errors: &mut ErrorList, template: &Value, path: &Path) {
 }
 
 fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let known = volumes(errors, spec, &path.child("volumes"));
+    let known = pod_volumes::volumes(errors, spec, &path.child("volumes"));
     let mut taken = HashSet::new();
     let containers = items(spec, "containers");
     if containers.is_empty() {
@@ -121,7 +122,24 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         errors.required(&path.child("dnsConfig"), detail);
     }
     labels(errors, &path.child("nodeSelector"), spec, "nodeSelector");
-    affinity(errors, at(spec, "affinity"), &path.child("affinity"));
+    placement::affinity(errors, at(spec, "affinity"), &path.child("affinity"));
+    placement::spread(errors, items(spec, "topologySpreadConstraints"), &path.child("topologySpreadConstraints"));
+    placement::gates(errors, spec, path);
+    resolver(errors, at(spec, "dnsConfig"), &path.child("dnsConfig"));
+    claims(errors, spec, path);
+    for (index, gate) in items(spec, "readinessGates").iter().enumerate() {
+        let ty = text(gate, "conditionType");
+        errors.invalid_each(
+            &path.child("readinessGates").index(index).child("conditionType"),
+            ty,
+            names::qualified(ty),
+        );
+    }
+    for (name, amount) in entries(spec, "overhead") {
+        let path = path.child("overhead").child("limits").key(name);
+        Name(name).check_container(errors, &path);
+        Name(name).check_amount(errors, &path, amount);
+    }
     for (field, check) in [
         ("serviceAccountName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
         ("nodeName", names::dns1123_subdomain),
@@ -141,7 +159,9 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid_each(&path.child(field), value, names::dns1123_label(value));
         }
     }
-    tolerations_at(errors, items(spec, "tolerations"), &path.child("tolerations"));
+    placement::tolerations_at(errors, items(spec, "tolerations"), &path.child("tolerations"));
+    containers::host_ports(errors, spec, path);
+    containers::pod_resources(errors, spec, path);
     security::pod(errors, spec, path);
     for list in ["containers", "initContainers"] {
         for (index, container) in items(spec, list).iter().enumerate() {
@@ -155,53 +175,91 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
 }
 
-/// Tolerations, wherever they are.
-pub fn tolerations_at(errors: &mut ErrorList, tolerations: &[Value], path: &Path) {
-    for (index, toleration) in tolerations.iter().enumerate() {
-        let path = path.index(index);
-        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
-        if !key.is_empty() {
-            errors.invalid_each(&path.child("key"), key, names::label_key(key));
-        } else if operator != "Exists" {
-            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&path.child("operator"), operator, detail);
+/// What a pod's resolver is told.
+fn resolver(errors: &mut ErrorList, config: &Value, path: &Path) {
+    const SERVERS: usize = 3;
+    const SEARCHES: usize = 32;
+    const CHARACTERS: usize = 2048;
+    let servers = items(config, "nameservers");
+    if servers.len() > SERVERS {
+        let detail = format!("must not have more than {SERVERS} nameservers");
+        errors.invalid(&path.child("nameservers"), servers.to_vec(), detail);
+    }
+    for (index, server) in servers.iter().enumerate() {
+        let server = server.as_str().unwrap_or_default();
+        if !is_ip(server) {
+            errors.invalid(&path.child("nameservers").index(index), server, IP);
         }
-        let effect = text(toleration, "effect");
-        if has(toleration, "tolerationSeconds") && effect != "NoExecute" {
-            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(&path.child("effect"), effect, detail);
+    }
+    let searches = items(config, "searches");
+    if searches.len() > SEARCHES {
+        let detail = format!("must not have more than {SEARCHES} search paths");
+        errors.invalid(&path.child("searches"), searches.to_vec(), detail);
+    }
+    let joined: Vec<&str> = searches.iter().filter_map(Value::as_str).collect();
+    if joined.join(" ").len() > CHARACTERS {
+        let detail = format!("must not have more than {CHARACTERS} characters (including spaces) in the search list");
+        errors.invalid(&path.child("searches"), searches.to_vec(), detail);
+    }
+    for (index, search) in joined.into_iter().enumerate() {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        // A lone dot stands for the root, and resolvers know names with underscores.
+        let relaxed = search.replace('_', "0");
+        if !search.is_empty() && !names::dns1123_subdomain(&relaxed).is_empty() {
+            errors.invalid_each(&path.child("searches").index(index), search, names::dns1123_subdomain(search));
         }
-        let value = text(toleration, "value");
-        match operator {
-            "" | "Equal" => errors.invalid_each(&path.child("operator"), value, names::label_value(value)),
-            "Exists" if !value.is_empty() => {
-                errors.invalid(&path.child("operator"), value, "value must be empty when `operator` is 'Exists'");
-            }
-            "Exists" => {}
-            other => errors.not_supported(&path.child("operator"), other, &["Equal", "Exists"]),
-        }
-        if !effect.is_empty() {
-            let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-            one_of(errors, &path.child("effect"), effect, &known);
+    }
+    for (index, option) in items(config, "options").iter().enumerate() {
+        if text(option, "name").is_empty() {
+            errors.required(&path.child("options").index(index), "must not be empty");
         }
     }
 }
 
-/// Tolerations that a list has twice.
-pub fn duplicate_tolerations(errors: &mut ErrorList, tolerations: &[Value], path: &Path) {
-    for (index, toleration) in tolerations.iter().enumerate() {
-        if tolerations[..index].contains(toleration) {
-            let part = |field| Value::String(text(toleration, field).to_owned());
+/// Claims of devices.
+fn claims(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let mut known = HashSet::new();
+    for (index, claim) in items(spec, "resourceClaims").iter().enumerate() {
+        let path = path.child("resourceClaims").index(index);
+        let name = text(claim, "name");
+        match name {
+            "" => errors.required(&path.child("name"), ""),
+            _ if !known.insert(name) => errors.duplicate(&path.child("name"), name),
+            _ => errors.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let given = sources.iter().filter(|field| has(claim, field)).count();
+        if given != 1 {
             let shown = format!(
-                "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
-                part("key"),
-                part("operator"),
-                part("value"),
-                part("effect"),
-                at(toleration, "tolerationSeconds")
+                "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+                claim["name"],
+                at(claim, sources[0]),
+                at(claim, sources[1])
             );
-            let error = FieldError::new(Fault::Duplicate, &path.index(index), Value::Null, "");
-            errors.push(error.shown_as(shown));
+            let detail = match given {
+                0 => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+                _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            };
+            errors.push(FieldError::new(Fault::Invalid, &path, Value::Null, detail).shown_as(shown));
+        }
+        for field in sources.into_iter().filter(|field| has(claim, field)) {
+            let value = text(claim, field);
+            errors.invalid_each(&path.child(field), value, names::dns1123_subdomain(value));
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(spec, list).iter().enumerate() {
+            for (claim, named) in items(container, "resources.claims").iter().enumerate() {
+                let name = text(named, "name");
+                let path = path.child(list).index(index).child("resources").child("claims").index(claim);
+                if !known.contains(name) {
+                    let mut names: Vec<&str> = known.iter().copied().collect();
+                    names.sort_unstable();
+                    let which = if names.is_empty() { "which is empty".to_owned() } else { names.join(", ") };
+                    let detail = format!("must be one of the names in pod.spec.resourceClaims {which}");
+                    errors.push(FieldError::new(Fault::NotFound, &path, name, detail));
+                }
+            }
         }
     }
 }
@@ -217,111 +275,6 @@ fn aliases(errors: &mut ErrorList, spec: &Value, path: &Path) {
             let name = name.as_str().unwrap_or_default();
             errors.invalid_each(&path.child("hostnames").index(index), name, names::dns1123_subdomain(name));
         }
-    }
-}
-
-fn affinity(errors: &mut ErrorList, affinity: &Value, path: &Path) {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    let node = at(affinity, "nodeAffinity").get(REQUIRED).unwrap_or(&Value::Null);
-    if !node.is_null() && items(node, "nodeSelectorTerms").is_empty() {
-        let path = path.child("nodeAffinity").child(REQUIRED).child("nodeSelectorTerms");
-        errors.required(&path, "must have at least one node selector term");
-    }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        for (index, term) in items(affinity, &format!("{kind}.{REQUIRED}")).iter().enumerate() {
-            let path = path.child(kind).child(REQUIRED).index(index);
-            let key = text(term, "topologyKey");
-            if key.is_empty() {
-                errors.required(&path.child("topologyKey"), "can not be empty");
-            }
-            errors.invalid_each(&path.child("topologyKey"), key, names::label_key(key));
-            label_selector(errors, &path.child("labelSelector"), at(term, "labelSelector"));
-        }
-    }
-}
-
-/// Checks the volumes; the names that containers may mount.
-fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<&'a str> {
-    let mut known = HashSet::new();
-    for (index, volume) in items(spec, "volumes").iter().enumerate() {
-        let path = path.index(index);
-        let name = text(volume, "name");
-        let before = errors.len();
-        let sources = volume.as_object().into_iter().flatten().filter(|(field, _)| *field != "name");
-        for (position, (field, source)) in sources.enumerate() {
-            if position > 0 {
-                errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
-            } else {
-                source_of(errors, field, source, &path.child(field));
-            }
-        }
-        let mut faults = names::dns1123_label(name);
-        if name.is_empty() {
-            errors.required(&path.child("name"), "");
-            faults.clear();
-        }
-        if faults.is_empty() && known.contains(name) {
-            errors.duplicate(&path.child("name"), name);
-        }
-        errors.invalid_each(&path.child("name"), name, faults);
-        // Faulty volumes can't be mounted and don't take their name.
-        if errors.len() == before {
-            known.insert(name);
-        }
-    }
-    known
-}
-
-fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
-    let required = match field {
-        "secret" => Some("secretName"),
-        "configMap" => Some("name"),
-        "persistentVolumeClaim" => Some("claimName"),
-        "hostPath" => Some("path"),
-        "nfs" => Some("server"),
-        "csi" => Some("driver"),
-        _ => None,
-    };
-    if let Some(required) = required.filter(|required| text(source, required).is_empty()) {
-        errors.required(&path.child(required), "");
-    }
-    if let Some(mode) = number(source, "defaultMode").filter(|mode| !(0..=0o777).contains(mode)) {
-        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
-        errors.invalid(&path.child("defaultMode"), mode, detail);
-    }
-    for (index, item) in items(source, "items").iter().enumerate() {
-        let path = path.child("items").index(index);
-        if field != "downwardAPI" && text(item, "key").is_empty() {
-            errors.required(&path.child("key"), "");
-        }
-        local_path(errors, text(item, "path"), &path.child("path"));
-    }
-    for (index, part) in items(source, "sources").iter().enumerate() {
-        let token = at(part, "serviceAccountToken");
-        if token.is_null() {
-            continue;
-        }
-        let here = path.child("sources").index(index).child("serviceAccountToken").child("expirationSeconds");
-        let seconds = int(token, "expirationSeconds");
-        if seconds < 600 {
-            errors.invalid(&here, seconds, "may not specify a duration less than 10 minutes");
-        }
-        if text(token, "path").is_empty() {
-            errors.required(&path.child("path"), "");
-        }
-    }
-}
-
-/// A path below a directory that the node chooses.
-pub fn local_path(errors: &mut ErrorList, local: &str, path: &Path) {
-    if local.is_empty() {
-        errors.required(path, "");
-    } else if local.starts_with('/') {
-        errors.invalid(path, local, "must be a relative path");
-    } else if local.split('/').any(|part| part == "..") {
-        errors.invalid(path, local, "must not contain '..'");
-    } else if local.starts_with("..") {
-        errors.invalid(path, local, "must not start with '..'");
     }
 }
 

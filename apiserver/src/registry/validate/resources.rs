@@ -74,7 +74,7 @@ impl Name<'_> {
     }
 
     /// Faults of the name wherever it is; true if it is well-formed and without a domain.
-    fn check_plain(self, errors: &mut ErrorList, path: &Path) {
+    pub fn check_plain(self, errors: &mut ErrorList, path: &Path) {
         let faults = names::qualified(self.0);
         let plain = !self.0.contains('/');
         if faults.is_empty() && plain && !self.is_quota_standard() && self.0 != "storage" {

@@ -169,7 +169,7 @@ fn profiles(errors: &mut ErrorList, context: &Value, path: &Path) {
 
 fn local_profile(errors: &mut ErrorList, what: &str, local: &str, path: &Path) {
     if what == "seccomp" {
-        return super::pod::local_path(errors, local, path);
+        return super::pod_volumes::local_path(errors, local, path);
     }
     let trimmed = local.trim();
     if trimmed != local {

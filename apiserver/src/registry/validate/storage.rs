@@ -1,13 +1,13 @@
 //! Errors of volumes and claims.
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::one_of;
+use super::{label_selector, one_of, unchanged};
 use crate::registry::Context;
-use crate::registry::value::{at, get_mut, has, items, remove, text};
+use crate::registry::value::{at, entries, get_mut, has, items, remove, text};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 /// Fields of a volume that say how it is used, not what it is.
@@ -23,13 +23,18 @@ const NOT_SOURCES: [&str; 9] = [
     "volumeMode",
 ];
 
-fn modes(errors: &mut ErrorList, spec: &Value, path: &Path) {
+fn modes(errors: &mut ErrorList, spec: &Value, path: &Path, empty: &str) {
+    const ALONE: &str = "ReadWriteOncePod";
+    let path = path.child("accessModes");
     let given = items(spec, "accessModes");
     if given.is_empty() {
-        errors.required(&path.child("accessModes"), "at least 1 access mode is required");
+        errors.required(&path, empty);
     }
     for mode in given.iter().filter_map(Value::as_str) {
-        one_of(errors, &path.child("accessModes"), mode, &MODES);
+        one_of(errors, &path, mode, &MODES);
+    }
+    if given.len() > 1 && given.iter().any(|mode| mode == ALONE) {
+        errors.forbidden(&path, format!("may not use {ALONE} with other access modes"));
     }
 }
 
@@ -37,27 +42,57 @@ fn storage(value: Option<&Value>) -> Option<Quantity> {
     value?.as_str()?.parse().ok()
 }
 
+/// Amounts that must not be negative, in the words for volumes.
+fn amount(errors: &mut ErrorList, amount: Quantity, path: &Path) {
+    if amount.sign() < 0 {
+        errors.invalid(path, amount.value(), "must be a valid resource quantity");
+    }
+}
+
 /// PersistentVolumeClaim.
 pub fn claim(_context: &Context<'_>, claim: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    let path = Path::new("spec");
-    let spec = at(claim, "spec");
-    modes(&mut errors, spec, &path);
-    let wanted = at(spec, "resources.requests").get("storage");
-    match storage(wanted) {
-        None => errors.required(&path.child("resources").key("storage"), ""),
-        Some(amount) if amount.sign() <= 0 => {
-            let path = path.child("resources").key("storage");
-            errors.invalid(&path, amount.to_string(), "must be greater than zero");
+    claim_spec(&mut errors, at(claim, "spec"), &Path::new("spec"));
+    errors
+}
+
+/// What a claim, or a template of one, asks for.
+pub fn claim_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    label_selector(errors, &path.child("selector"), at(spec, "selector"));
+    modes(errors, spec, path, "at least 1 access mode is required");
+    let of_size = path.child("resources").key("storage");
+    match storage(at(spec, "resources.requests").get("storage")) {
+        None => errors.required(&of_size, ""),
+        Some(size) if size.sign() <= 0 => {
+            amount(errors, size, &of_size);
+            errors.invalid(&of_size, size.to_string(), "must be greater than zero");
         }
         Some(_) => {}
     }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.invalid_each(&path.child("storageClassName"), class, names::dns1123_subdomain(class));
+    for field in ["storageClassName", "volumeAttributesClassName"] {
+        let class = text(spec, field);
+        if !class.is_empty() {
+            errors.invalid_each(&path.child(field), class, names::dns1123_subdomain(class));
+        }
     }
-    one_of(&mut errors, &path.child("volumeMode"), text(spec, "volumeMode"), &["Block", "Filesystem"]);
-    errors
+    if has(spec, "volumeMode") {
+        one_of(errors, &path.child("volumeMode"), text(spec, "volumeMode"), &["Block", "Filesystem"]);
+    }
+    data_source(errors, spec, path);
+}
+
+fn data_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let (source, reference) = (at(spec, "dataSource"), at(spec, "dataSourceRef"));
+    if source.is_null() || reference.is_null() {
+        return;
+    }
+    if !text(reference, "namespace").is_empty() {
+        let detail = "may not be specified when dataSourceRef.namespace is specified";
+        let path = path.child("dataSource");
+        errors.push(FieldError::new(Fault::Invalid, &path, Value::Null, detail).shown_as("{}"));
+    } else if ["apiGroup", "kind", "name"].iter().any(|field| text(source, field) != text(reference, field)) {
+        errors.push(FieldError::new(Fault::Invalid, path, Value::Null, "must match dataSourceRef").shown_as("{}"));
+    }
 }
 
 /// An update of a claim: it may be bound and grow.
@@ -65,15 +100,18 @@ pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
     const DETAIL: &str =
         "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
     if context.subresource.is_some() {
-        return ErrorList::new();
+        return claim_status(new);
     }
     let mut errors = claim(context, new);
+    let bound = text(old, "status.phase") == "Bound";
     let fixed = |claim: &Value| {
         let mut spec = at(claim, "spec").clone();
-        if let Some(requests) = get_mut(&mut spec, "resources.requests") {
+        if let Some(requests) = get_mut(&mut spec, "resources.requests").filter(|_| bound) {
             remove(requests, "storage");
         }
-        remove(&mut spec, "volumeAttributesClassName");
+        if bound {
+            remove(&mut spec, "volumeAttributesClassName");
+        }
         if text(old, "spec.volumeName").is_empty() {
             remove(&mut spec, "volumeName");
         }
@@ -91,6 +129,32 @@ pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
         let path = path.child("resources").child("requests").child("storage");
         errors.forbidden(&path, "field can not be less than status.capacity");
     }
+    unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
+    errors
+}
+
+fn claim_status(claim: &Value) -> ErrorList {
+    const STATES: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
+    let mut errors = ErrorList::new();
+    let path = Path::new("status");
+    for list in ["capacity", "allocatedResources"] {
+        for (name, value) in entries(at(claim, "status"), list) {
+            if let Some(size) = super::resources::quantity(value) {
+                amount(&mut errors, size, &path.child(list).key(name));
+            }
+        }
+    }
+    for (name, state) in entries(at(claim, "status"), "allocatedResourceStatuses") {
+        if !state.as_str().is_some_and(|state| STATES.contains(&state)) {
+            errors.not_supported(&path.child("allocatedResourceStatuses"), name.as_str(), &STATES);
+        }
+    }
     errors
 }
 
@@ -99,40 +163,87 @@ pub fn volume(_context: &Context<'_>, volume: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = at(volume, "spec");
-    modes(&mut errors, spec, &path);
-    let capacity = at(spec, "capacity");
-    if capacity.as_object().is_none_or(|capacity| capacity.is_empty()) {
-        errors.required(&path.child("capacity"), "");
-    }
-    match storage(capacity.get("storage")) {
-        None => errors.not_supported(&path.child("capacity"), capacity.clone(), &["storage"]),
-        Some(amount) if amount.sign() <= 0 => {
-            let path = path.child("capacity").key("storage");
-            errors.invalid(&path, amount.to_string(), "must be greater than zero");
-        }
-        Some(_) => {}
-    }
+    modes(&mut errors, spec, &path, "");
+    capacity(&mut errors, at(spec, "capacity"), &path.child("capacity"));
     let policy = text(spec, "persistentVolumeReclaimPolicy");
-    let policies = ["Delete", "Recycle", "Retain"];
-    one_of(&mut errors, &path.child("persistentVolumeReclaimPolicy"), policy, &policies);
+    if !policy.is_empty() {
+        let policies = ["Delete", "Recycle", "Retain"];
+        one_of(&mut errors, &path.child("persistentVolumeReclaimPolicy"), policy, &policies);
+    }
+    if has(spec, "nodeAffinity") {
+        let path = path.child("nodeAffinity").child("required");
+        match at(spec, "nodeAffinity.required") {
+            Value::Null => errors.required(&path, "must specify required node constraints"),
+            required => super::volumes::node_terms(&mut errors, required, &path),
+        }
+    }
     one_source(&mut errors, spec, &path);
+    if has(spec, "local") && !has(spec, "nodeAffinity") {
+        errors.required(&path.child("nodeAffinity"), "Local volume requires node affinity");
+    }
+    if policy == "Recycle" && text(spec, "hostPath.path") == "/" {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    let class = text(spec, "storageClassName");
+    if !class.is_empty() {
+        errors.invalid_each(&path.child("storageClassName"), class, names::dns1123_subdomain(class));
+    }
+    if has(spec, "volumeMode") {
+        one_of(&mut errors, &path.child("volumeMode"), text(spec, "volumeMode"), &["Block", "Filesystem"]);
+    }
+    if has(spec, "volumeAttributesClassName") {
+        let of_class = path.child("volumeAttributesClassName");
+        match text(spec, "volumeAttributesClassName") {
+            "" => errors.required(&of_class, "an empty string is disallowed"),
+            class => errors.invalid_each(&of_class, class, names::dns1123_subdomain(class)),
+        }
+        if !has(spec, "csi") {
+            errors.required(&path.child("csi"), "has to be specified when using volumeAttributesClassName");
+        }
+    }
     errors
 }
 
-fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let fields = spec.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
-    let mut sources = fields.filter(|field| !NOT_SOURCES.contains(field));
-    if sources.next().is_none() {
-        errors.required(path, "must specify a volume type");
+fn capacity(errors: &mut ErrorList, capacity: &Value, path: &Path) {
+    let named: Vec<&String> = capacity.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    if named.is_empty() {
+        errors.required(path, "");
     }
-    for source in sources {
+    if named.len() != 1 || named[0] != "storage" {
+        let shown = if capacity.is_null() { json!({}) } else { capacity.clone() };
+        errors.not_supported(path, shown, &["storage"]);
+    }
+    if let Some(size) = storage(capacity.get("storage")) {
+        let path = path.key("storage");
+        amount(errors, size, &path);
+        if size.sign() <= 0 {
+            errors.invalid(&path, size.to_string(), "must be greater than zero");
+        }
+    }
+}
+
+fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    let fields = spec.as_object().into_iter().flatten();
+    let mut sources = fields.filter(|(field, _)| !NOT_SOURCES.contains(&field.as_str()));
+    match sources.next() {
+        None => errors.required(path, "must specify a volume type"),
+        Some((field, source)) => {
+            let path = path.child(field);
+            super::volumes::source(errors, field, source, &path);
+            if field == "csi" {
+                super::volumes::persistent_csi(errors, source, &path);
+            }
+        }
+    }
+    for (source, _) in sources {
         errors.forbidden(&path.child(source), "may not specify more than 1 volume type");
     }
 }
 
 /// A volume that is described where it is used.
 pub fn inline_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    modes(errors, spec, path);
+    modes(errors, spec, path, "");
     one_source(errors, spec, path);
 }
 
@@ -155,5 +266,6 @@ pub fn volume_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
             "spec.persistentvolumesource is immutable after creation",
         );
     }
+    unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
     errors
 }

@@ -116,6 +116,13 @@ pub fn count_or_percent(errors: &mut ErrorList, value: &Value, path: &Path) {
     }
 }
 
+fn not_above_all(errors: &mut ErrorList, value: &Value, path: &Path) {
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|digits| digits.parse::<u64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        errors.invalid(path, value.clone(), "must not be greater than 100%");
+    }
+}
+
 /// ReplicaSet.
 pub fn replica_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
@@ -235,6 +242,12 @@ pub fn budget(_context: &Context<'_>, budget: &Value) -> ErrorList {
     }
     for field in ["minAvailable", "maxUnavailable"] {
         count_or_percent(&mut errors, at(spec, field), &path.child(field));
+        not_above_all(&mut errors, at(spec, field), &path.child(field));
+    }
+    if has(spec, "unhealthyPodEvictionPolicy") {
+        let policy = text(spec, "unhealthyPodEvictionPolicy");
+        let path = path.child("unhealthyPodEvictionPolicy");
+        super::one_of(&mut errors, &path, policy, &["AlwaysAllow", "IfHealthyBudget"]);
     }
     label_selector(&mut errors, &path.child("selector"), at(spec, "selector"));
     errors
@@ -242,7 +255,15 @@ pub fn budget(_context: &Context<'_>, budget: &Value) -> ErrorList {
 
 /// An update of a PodDisruptionBudget.
 pub fn budget_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
-    if context.subresource.is_some() { ErrorList::new() } else { budget(context, new) }
+    if context.subresource.is_none() {
+        return budget(context, new);
+    }
+    let mut errors = ErrorList::new();
+    let path = Path::new("status");
+    super::conditions(&mut errors, at(new, "status"), &path);
+    let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+    super::not_negative(&mut errors, at(new, "status"), &path, &counts);
+    errors
 }
 
 /// What updates of workloads check: the same as on creation, and that the selector stays.

@@ -1,0 +1,165 @@
+//! Errors of the volumes of pods.
+
+use std::collections::HashSet;
+
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::one_of;
+use crate::registry::value::{at, has, int, items, number, text};
+
+/// Checks the volumes; the names that containers may mount.
+pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<&'a str> {
+    let mut known = HashSet::new();
+    for (index, volume) in items(spec, "volumes").iter().enumerate() {
+        let path = path.index(index);
+        let name = text(volume, "name");
+        let before = errors.len();
+        let sources = volume.as_object().into_iter().flatten().filter(|(field, _)| *field != "name");
+        for (position, (field, source)) in sources.enumerate() {
+            if position > 0 {
+                errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
+            } else {
+                source_of(errors, field, source, &path.child(field));
+            }
+        }
+        let mut faults = names::dns1123_label(name);
+        if name.is_empty() {
+            errors.required(&path.child("name"), "");
+            faults.clear();
+        }
+        if faults.is_empty() && known.contains(name) {
+            errors.duplicate(&path.child("name"), name);
+        }
+        errors.invalid_each(&path.child("name"), name, faults);
+        // Faulty volumes can't be mounted and don't take their name.
+        if errors.len() == before {
+            known.insert(name);
+        }
+    }
+    known
+}
+
+fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
+    super::volumes::source(errors, field, source, path);
+    let required = match field {
+        "secret" => Some("secretName"),
+        "configMap" => Some("name"),
+        "image" => Some("reference"),
+        _ => None,
+    };
+    if let Some(required) = required.filter(|required| text(source, required).is_empty()) {
+        errors.required(&path.child(required), "");
+    }
+    match field {
+        "secret" | "configMap" => files(errors, source, field, path),
+        "downwardAPI" => downward(errors, source, path),
+        "projected" => projected(errors, source, path),
+        "emptyDir" => {
+            if super::resources::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) {
+                errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+            }
+        }
+        "ephemeral" => {
+            let path = path.child("volumeClaimTemplate");
+            match at(source, "volumeClaimTemplate") {
+                Value::Null => errors.required(&path, ""),
+                template => super::storage::claim_spec(errors, at(template, "spec"), &path.child("spec")),
+            }
+        }
+        "image" if has(source, "pullPolicy") => {
+            let known = ["Always", "IfNotPresent", "Never"];
+            one_of(errors, &path.child("pullPolicy"), text(source, "pullPolicy"), &known);
+        }
+        _ => {}
+    }
+}
+
+fn mode(errors: &mut ErrorList, holder: &Value, field: &str, path: &Path) {
+    if let Some(mode) = number(holder, field).filter(|mode| !(0..=0o777).contains(mode)) {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        errors.invalid(&path.child(field), mode, detail);
+    }
+}
+
+/// Files out of the keys of an object.
+fn files(errors: &mut ErrorList, source: &Value, field: &str, path: &Path) {
+    mode(errors, source, "defaultMode", path);
+    for (index, item) in items(source, "items").iter().enumerate() {
+        let path = path.child("items").index(index);
+        if field != "downwardAPI" && text(item, "key").is_empty() {
+            errors.required(&path.child("key"), "");
+        }
+        local_path(errors, text(item, "path"), &path.child("path"));
+        mode(errors, item, "mode", &path);
+    }
+}
+
+/// Files out of the pod's own fields.
+fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
+    mode(errors, source, "defaultMode", path);
+    for item in items(source, "items") {
+        local_path(errors, text(item, "path"), &path.child("path"));
+        match (has(item, "fieldRef"), has(item, "resourceFieldRef")) {
+            (false, false) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
+            (true, true) => {
+                errors.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
+            }
+            (true, false) if text(item, "fieldRef.fieldPath").is_empty() => {
+                errors.required(&path.child("fieldPath"), "");
+            }
+            _ => {}
+        }
+        mode(errors, item, "mode", path);
+    }
+}
+
+fn projected(errors: &mut ErrorList, source: &Value, path: &Path) {
+    mode(errors, source, "defaultMode", path);
+    for (index, part) in items(source, "sources").iter().enumerate() {
+        let path = path.child("sources").index(index);
+        for (position, (field, source)) in part.as_object().into_iter().flatten().enumerate() {
+            if position > 0 {
+                errors.forbidden(&path, "may not specify more than 1 volume type per source");
+                continue;
+            }
+            let of_field = path.child(field);
+            match field.as_str() {
+                "secret" | "configMap" => {
+                    if text(source, "name").is_empty() {
+                        errors.required(&of_field.child("name"), "");
+                    }
+                    files(errors, source, field, &of_field);
+                }
+                "downwardAPI" => downward(errors, source, &of_field),
+                "serviceAccountToken" => token(errors, source, &of_field),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn token(errors: &mut ErrorList, token: &Value, path: &Path) {
+    let seconds = int(token, "expirationSeconds");
+    let of_seconds = path.child("expirationSeconds");
+    if seconds < 600 {
+        errors.invalid(&of_seconds, seconds, "may not specify a duration less than 10 minutes");
+    } else if seconds > 1 << 32 {
+        errors.invalid(&of_seconds, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+    local_path(errors, text(token, "path"), &path.child("path"));
+}
+
+/// A path below a directory that the node chooses.
+pub fn local_path(errors: &mut ErrorList, local: &str, path: &Path) {
+    if local.is_empty() {
+        errors.required(path, "");
+    } else if local.starts_with('/') {
+        errors.invalid(path, local, "must be a relative path");
+    } else if local.split('/').any(|part| part == "..") {
+        errors.invalid(path, local, "must not contain '..'");
+    } else if local.starts_with("..") {
+        errors.invalid(path, local, "must not start with '..'");
+    }
+}
