@@ -113,7 +113,10 @@ where
         let body = http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(body, Into::into));
         return subresource::proxy::relay(state, upgrade, parts, body, &info, &query).await;
     }
-    let forms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
+    // What is answered and never stored, a review, has no other forms than its own.
+    let stored = resource.cache.is_some() || info.verb != "create";
+    let forms =
+        stored && matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), forms)
         .ok_or_else(|| ApiError::NotAcceptable(Vec::new()))?;
     let call = Call {
@@ -160,29 +163,34 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
     if matches!(call.info.verb.as_str(), "create" | "update" | "patch") {
         codec::FieldValidation::of(&call)?;
     }
+    if call.info.verb == "watch" && call.info.subresource.is_empty() && call.resource.cache.is_some() {
+        let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
+        return Ok(with_warnings(&warnings, engine::watch::watch(call).await?));
+    }
+    let response = match dispatch(&call, body).await {
+        Ok(response) => response,
+        Err(error) => failure(&call.state, &error, call.accepted),
+    };
+    Ok(with_warnings(&call.warnings, response))
+}
+
+async fn dispatch(call: &Call, body: &[u8]) -> Answer {
     if !call.info.subresource.is_empty() && call.info.subresource != "status" {
-        let answer = subresource::handle(&call, body).await;
-        return with_warnings(&call.warnings, answer);
+        return subresource::handle(call, body).await;
     }
     if call.resource.cache.is_none() {
-        let answer = subresource::virtual_resource(&call, body).await;
-        return with_warnings(&call.warnings, answer);
+        return subresource::virtual_resource(call, body).await;
     }
-    let answer = match call.info.verb.as_str() {
-        "watch" => {
-            let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
-            return with_warnings(&warnings, engine::watch::watch(call).await);
-        }
-        "get" => engine::read::get(&call).await,
-        "list" => engine::read::list(&call).await,
-        "create" => engine::create::create(&call, body).await,
-        "update" => engine::update::update(&call, body).await,
-        "patch" => engine::patch::patch(&call, body).await,
-        "delete" => engine::delete::delete(&call, body).await,
-        "deletecollection" => engine::delete::delete_collection(&call, body).await,
+    match call.info.verb.as_str() {
+        "get" => engine::read::get(call).await,
+        "list" => engine::read::list(call).await,
+        "create" => engine::create::create(call, body).await,
+        "update" => engine::update::update(call, body).await,
+        "patch" => engine::patch::patch(call, body).await,
+        "delete" => engine::delete::delete(call, body).await,
+        "deletecollection" => engine::delete::delete_collection(call, body).await,
         _ => Err(ApiError::MethodNotAllowed),
-    };
-    with_warnings(&call.warnings, answer)
+    }
 }
 
 fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError> {
@@ -212,12 +220,8 @@ fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError>
 }
 
 /// Warnings go into headers, for failures too.
-fn with_warnings(warnings: &Mutex<Vec<String>>, answer: Answer) -> Answer {
+fn with_warnings(warnings: &Mutex<Vec<String>>, mut response: Response<Body>) -> Response<Body> {
     let warnings = std::mem::take(&mut *warnings.lock());
-    let mut response = match answer {
-        Ok(response) => response,
-        error => return error,
-    };
     let mut seen: Vec<String> = Vec::new();
     for text in warnings {
         if seen.contains(&text) {
@@ -229,7 +233,7 @@ fn with_warnings(warnings: &Mutex<Vec<String>>, answer: Answer) -> Answer {
         }
         seen.push(text);
     }
-    Ok(response)
+    response
 }
 
 /// Paths that are no resource.

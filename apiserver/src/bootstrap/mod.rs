@@ -66,6 +66,10 @@ async fn pass(state: &Arc<State>, first: bool) -> Result<(), ApiError> {
     }
     let at = Address::new("", "services", "default", "kubernetes");
     internal::ensure(state, at, objects::kubernetes_service(&state.config)).await?;
+    if state.config.advertise_address.is_loopback() {
+        // Nobody but this machine could use it, and a loopback address is no valid endpoint.
+        return Ok(());
+    }
     let at = Address::new("", "endpoints", "default", "kubernetes");
     keep(state, at, objects::kubernetes_endpoints(&state.config), "subsets").await?;
     let at = Address::new("discovery.k8s.io", "endpointslices", "default", "kubernetes");

@@ -29,7 +29,8 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
     codec::complete(call, &mut object);
-    let generated = meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
+    let may_generate = !meta::text(&object, "generateName").is_empty();
+    let generated = meta::text(&object, "name").is_empty() && may_generate;
     for attempt in 1.. {
         let mut candidate = object.clone();
         if generated {
@@ -39,7 +40,7 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
         managed::on_create(call, &mut candidate)?;
         match write_new(call, candidate, wants_revision, dry_run).await {
             Err(ApiError::AlreadyExists { .. }) if generated && attempt < GENERATE_TRIES => {}
-            Err(ApiError::AlreadyExists { resource, name }) if generated => {
+            Err(ApiError::AlreadyExists { resource, name }) if may_generate => {
                 return Err(ApiError::GenerateNameConflict { resource, name });
             }
             other => return other,
@@ -108,15 +109,16 @@ pub async fn write_new(
         let message = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::Other(Box::new(Status::failure(500, "", message))));
     }
-    meta::set(&mut object, "resourceVersion", Value::Null);
-    let bytes = codec::serialize(call.state.schema, &object);
     let key = resource.key(&call.info.namespace, &name);
     if dry_run {
+        let bytes = codec::serialize(call.state.schema, &object);
         return match call.state.store.get(&key).await.map_err(storage_error)? {
             Some(_) => Err(ApiError::already_exists(&call.group_resource(), &name)),
             None => Ok((bytes, 0)),
         };
     }
+    meta::set(&mut object, "resourceVersion", Value::Null);
+    let bytes = codec::serialize(call.state.schema, &object);
     let ttl = super::modify::time_to_live(call);
     match call.state.store.create(&key, bytes.clone().into(), ttl).await {
         Ok(revision) => {

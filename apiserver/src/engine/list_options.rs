@@ -19,12 +19,14 @@ pub struct Selection {
     pub labels: label::Selector,
     /// By field.
     pub fields: field::Selector,
+    /// Fields that the served form names otherwise than the stored one: (served, stored).
+    aliases: &'static [(&'static str, &'static str)],
 }
 
 impl Selection {
     /// All of them.
     pub fn everything() -> Self {
-        Self { labels: label::Selector::everything(), fields: field::Selector::everything() }
+        Self { labels: label::Selector::everything(), fields: field::Selector::everything(), aliases: &[] }
     }
 
     /// Parses both selectors; the fields must be ones that the resource offers.
@@ -38,12 +40,13 @@ impl Selection {
             None => field::Selector::everything(),
         };
         for term in fields.terms() {
-            let known = ["metadata.name", "metadata.namespace"];
-            if !known.contains(&term.field.as_str()) && !resource.rules.fields.contains(&term.field.as_str()) {
+            let rules = resource.rules;
+            let offered = ["metadata.name", "metadata.namespace"].iter().chain(rules.fields);
+            if !offered.chain(rules.field_aliases.iter().map(|(served, _)| served)).any(|field| *field == term.field) {
                 return Err(unknown_field(&term.field, resource));
             }
         }
-        Ok(Self { labels, fields })
+        Ok(Self { labels, fields, aliases: resource.rules.field_aliases })
     }
 
     /// There is nothing to check.
@@ -54,12 +57,16 @@ impl Selection {
     /// The object is wanted.
     pub fn matches(&self, entry: &Entry) -> bool {
         (self.labels.is_everything() || self.labels.matches(&entry.labels))
-            && (self.fields.is_everything() || self.fields.matches(|name| entry.fields.get(name).cloned()))
+            && (self.fields.is_everything() || self.fields.matches(|name| entry.fields.get(self.stored_field(name)).cloned()))
+    }
+
+    fn stored_field<'a>(&self, name: &'a str) -> &'a str {
+        self.aliases.iter().find(|(served, _)| *served == name).map_or(name, |(_, stored)| *stored)
     }
 }
 
 fn unknown_field(name: &str, resource: &Resource) -> ApiError {
-    let message = if resource.rules.fields.is_empty() {
+    let message = if resource.rules.fields.is_empty() && resource.rules.field_aliases.is_empty() {
         format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
         format!("field label not supported: {name}")

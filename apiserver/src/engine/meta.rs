@@ -71,7 +71,7 @@ pub fn fill_new(object: &mut Value, namespace: Option<&str>, now: jiff::Timestam
     }
     set(object, "creationTimestamp", json!(timestamp(now)));
     set(object, "uid", json!(uuid::Uuid::new_v4().to_string()));
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set(object, field, Value::Null);
     }
 }
@@ -101,6 +101,8 @@ pub fn check_namespace(object: &mut Value, namespace: &str, namespaced: bool) ->
             let message = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(ApiError::BadRequest(message.into()));
         }
+    } else if !own.is_empty() {
+        set(object, "namespace", Value::Null);
     }
     Ok(())
 }

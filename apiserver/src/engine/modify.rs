@@ -217,7 +217,7 @@ fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), Api
         let message = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {uid}, UID in object meta: {known}",
-            key
+            key.trim_start_matches("/registry")
         );
         return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
     }
@@ -245,7 +245,7 @@ fn confine(call: &Call, new: &mut Value, old: &Value) {
         copy_at(&mut kept, new, pointer);
     }
     let mut carried = vec!["managedFields", "resourceVersion"];
-    if call.info.subresource == "status" {
+    if matches!(call.info.subresource.as_str(), "status" | "approval") {
         carried.extend(["labels", "annotations", "finalizers"]);
     }
     for field in carried {

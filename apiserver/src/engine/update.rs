@@ -28,7 +28,14 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
     let object = codec::decode_body(call, body)?;
     let name = meta::text(&object, "name");
-    if !name.is_empty() && name != call.info.name {
+    if name.is_empty() {
+        let message = format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.info.name
+        );
+        return Err(ApiError::BadRequest(message));
+    }
+    if name != call.info.name {
         return Err(other_name(call, name));
     }
     let Some(current) = modify::current(call).await? else {
