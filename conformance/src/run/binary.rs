@@ -42,7 +42,7 @@ pub struct SuiteArgs {
 
 impl SuiteArgs {
     /// The suite for a cluster; builds it if need be.
-    pub fn suite(&self, kubeconfig: &Path) -> anyhow::Result<Suite> {
+    pub fn suite(&self, kubeconfig: Option<&Path>) -> anyhow::Result<Suite> {
         let binary = match &self.e2e_binary {
             Some(binary) => absolute(binary)?,
             None => build(&["e2e.test", "kubectl"])?.join("e2e.test"),
@@ -55,7 +55,7 @@ impl SuiteArgs {
             format!("--dump-logs-on-failure={}", self.dump_on_failure),
             "--disable-log-dump=true".to_owned(),
         ];
-        if kubeconfig != Path::new("") {
+        if let Some(kubeconfig) = kubeconfig {
             flags.push(format!("--kubeconfig={}", absolute(kubeconfig)?.display()));
         }
         flags.extend(self.num_nodes.map(|nodes| format!("--num-nodes={nodes}")));
@@ -64,11 +64,11 @@ impl SuiteArgs {
     }
 
     /// The version of the cluster's API server.
-    pub async fn server_version(&self, suite: &Suite, kubeconfig: &Path) -> anyhow::Result<String> {
+    pub async fn server_version(&self, suite: &Suite, kubeconfig: Option<&Path>) -> anyhow::Result<String> {
         let mut command = tokio::process::Command::new(self.kubectl(&suite.binary)?);
         command.args(["get", "--raw", "/version", "--request-timeout=30s"]).stdin(Stdio::null()).kill_on_drop(true);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        if kubeconfig != Path::new("") {
+        if let Some(kubeconfig) = kubeconfig {
             command.arg("--kubeconfig").arg(kubeconfig);
         }
         let child = within(suite.netns.as_ref(), move || command.spawn().context("running kubectl"))?;

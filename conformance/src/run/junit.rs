@@ -7,7 +7,8 @@ use crate::results::{Results, State, TestResult};
 
 /// The document. `log` gives a failed test's output.
 pub fn document(results: &Results, log: impl Fn(&TestResult) -> Option<String>) -> String {
-    let (bad, skipped) = (results.tests.iter().filter(|test| test.state.is_bad()).count(), results.count(State::Skipped));
+    let (bad, skipped) =
+        (results.tests.iter().filter(|test| test.state.is_bad()).count(), results.count(State::Skipped));
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let counts = format!(
         "tests=\"{}\" failures=\"{bad}\" skipped=\"{skipped}\" time=\"{:.3}\"",
@@ -24,8 +25,7 @@ pub fn document(results: &Results, log: impl Fn(&TestResult) -> Option<String>) 
 
 fn case(xml: &mut String, test: &TestResult, log: &impl Fn(&TestResult) -> Option<String>) {
     let class = name::sig(&test.test);
-    let _ =
-        write!(xml, "<testcase classname=\"{class}\" name=\"{}\" time=\"{:.3}\"", escape(&test.test), test.seconds);
+    let _ = write!(xml, "<testcase classname=\"{class}\" name=\"{}\" time=\"{:.3}\"", escape(&test.test), test.seconds);
     if test.state == State::Passed {
         xml.push_str("/>\n");
         return;
@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn failures_carry_their_reason() {
-        let failure = Failure { message: "<a> & \u{1b}b\nmore".to_owned(), location: "x.go:1".to_owned(), ..Failure::default() };
+        let failure =
+            Failure { message: "<a> & \u{1b}b\nmore".to_owned(), location: "x.go:1".to_owned(), ..Failure::default() };
         let results = Results {
             tests: vec![
                 example("[sig-a] \"one\"", State::Passed, 1.0),

@@ -66,11 +66,25 @@ fn last(report: &SpecReport, failure: &Failure) -> Vec<String> {
     let before: Vec<&str> = output[..end].lines().filter(|line| !line.trim().is_empty()).collect();
     let events: Vec<&str> = output[end..].lines().filter(|line| line.contains(" - event for ")).collect();
     let tail = |lines: &[&str], limit: usize| -> Vec<String> {
-        lines[lines.len().saturating_sub(limit)..].iter().map(|line| shorten(line)).collect()
+        let different = without_repeats(lines);
+        different[different.len().saturating_sub(limit)..].iter().map(|line| shorten(line)).collect()
     };
     let mut last = tail(&before, LAST_LINES);
     last.extend(tail(&events, LAST_EVENTS));
     last
+}
+
+/// A test that polls says the same again and again, but for times and numbers: the last of them is enough.
+fn without_repeats<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let shape = |line: &str| line.chars().filter(|c| !c.is_ascii_hexdigit()).collect::<String>();
+    let mut kept: Vec<&str> = Vec::new();
+    for line in lines {
+        if kept.last().is_some_and(|last| shape(last) == shape(line)) {
+            kept.pop();
+        }
+        kept.push(line);
+    }
+    kept
 }
 
 /// Some tests print whole objects on one line.
@@ -118,7 +132,8 @@ mod tests {
         SpecReport {
             state: "failed".to_owned(),
             leaf_node_text: "works".to_owned(),
-            captured_ginkgo_writer_output: "one\nzwö\nthree\nAt 10:00 - event for pod-1: {kubelet } Killing\n".to_owned(),
+            captured_ginkgo_writer_output: "one\nzwö\nthree\nAt 10:00 - event for pod-1: {kubelet } Killing\n"
+                .to_owned(),
             // The second offset falls into a character.
             spec_events: vec![by(4, 1, "first"), by(7, 3, "second"), by(15, 9, "clean up")],
             failure: Some(Failure {
@@ -141,6 +156,7 @@ mod tests {
     fn a_failure_keeps_its_surroundings() {
         let failure = failure(&report()).unwrap();
         assert_eq!((failure.message.as_str(), failure.step.as_deref()), ("expected true", Some("second")));
+        assert_eq!(without_repeats(&["at 1: 0xa", "at 2: 0xbb", "end"]), ["at 2: 0xbb", "end"]);
         assert_eq!(failure.last, ["one", "zwö", "three", "At 10:00 - event for pod-1: {kubelet } Killing"]);
     }
 }

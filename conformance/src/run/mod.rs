@@ -14,6 +14,8 @@ mod round;
 mod select;
 mod server;
 mod suite;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod worker;
 
@@ -40,8 +42,8 @@ use worker::Suite;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The cluster to judge.
-    #[arg(long, env = "KUBECONFIG", default_value = "")]
-    kubeconfig: PathBuf,
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -83,7 +85,7 @@ pub struct ListArgs {
 
 /// `pintle conformance list`
 pub async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let suite = args.suite.suite(Path::new(""))?;
+    let suite = args.suite.suite(None)?;
     print(&args.selection.choose(&suite.list().await?)?);
     Ok(())
 }
@@ -97,7 +99,7 @@ fn print(names: &[String]) {
 
 /// Runs the chosen tests. Everything but passing all of them, known failures aside, is an error.
 pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let suite = args.suite.suite(&args.kubeconfig)?;
+    let suite = args.suite.suite(args.kubeconfig.as_deref())?;
     let all = suite.list().await?;
     let selected = args.selection.choose(&all)?;
     if args.list {
@@ -113,7 +115,7 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
     let info = RunInfo {
         started: Timestamp::now(),
         ended: None,
-        version: args.suite.server_version(&suite, &args.kubeconfig).await?,
+        version: args.suite.server_version(&suite, args.kubeconfig.as_deref()).await?,
         store: args.store.clone(),
         processes: args.parallel,
         selected,

@@ -16,10 +16,8 @@ pub struct Phase {
 /// The phases for `tests`.
 pub fn phases(tests: Vec<String>, processes: usize) -> Vec<Phase> {
     let (serial, parallel): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| name::is_serial(test));
-    let phases = [
-        Phase { name: "parallel", tests: parallel, processes },
-        Phase { name: "serial", tests: serial, processes: 1 },
-    ];
+    let phases =
+        [Phase { name: "parallel", tests: parallel, processes }, Phase { name: "serial", tests: serial, processes: 1 }];
     phases.into_iter().filter(|phase| !phase.tests.is_empty()).collect()
 }
 
