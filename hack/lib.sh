@@ -20,13 +20,25 @@ need_packages() {
       *) command -v "${entry%%:*}" >/dev/null || missing+=("${entry#*:}") ;;
     esac
   done
-  [ ${#missing[@]} -eq 0 ] && return
-  say "installing ${missing[*]}"
+  install_packages ${missing[@]+"${missing[@]}"}
+}
+
+# What the client programs of conformance/clients need beyond that.
+need_client_packages() {
+  local missing=()
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
+  command -v npm >/dev/null || missing+=(npm)
+  install_packages ${missing[@]+"${missing[@]}"}
+}
+
+install_packages() {
+  [ $# -gt 0 ] || return 0
+  say "installing $*"
   # The package's own service is not ours to start: a policy that forbids it for the time of the installation.
   local policy=/usr/sbin/policy-rc.d made=
   [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; made=1; }
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || { [ -z "$made" ] || rm -f $policy; return 1; }
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null || { [ -z "$made" ] || rm -f $policy; return 1; }
   [ -z "$made" ] || rm -f $policy
 }
 
