@@ -37,13 +37,63 @@ impl<T> Ord for Delayed<T> {
 }
 
 struct State<T> {
-    ready: VecDeque<T>,
+    /// Keys, and since when they wait.
+    ready: VecDeque<(T, Instant)>,
     /// Keys in `ready`, or to be put there again when their worker is done.
     dirty: HashSet<T>,
-    working: HashSet<T>,
+    /// Keys that are being worked on, and since when.
+    working: HashMap<T, Instant>,
+    seen: Seen,
     delayed: BinaryHeap<Delayed<T>>,
     failures: HashMap<T, u32>,
     closed: bool,
+}
+
+#[derive(Default)]
+struct Seen {
+    adds: u64,
+    retries: u64,
+    waited: Durations,
+    worked: Durations,
+}
+
+/// What a queue tells about itself, for metrics.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Keys that are ready.
+    pub depth: usize,
+    /// Keys that became ready, ever.
+    pub adds: u64,
+    /// Keys that were put off after a failure, ever.
+    pub retries: u64,
+    /// How long all keys that are being worked on have been, in sum.
+    pub unfinished: Duration,
+    /// How long the longest has been.
+    pub longest: Duration,
+    /// Times from ready to taken.
+    pub waited: Durations,
+    /// Times from taken to done.
+    pub worked: Durations,
+}
+
+/// A histogram of times.
+#[derive(Clone, Debug, Default)]
+pub struct Durations {
+    /// Times up to each of [`BOUNDS`] and above the one before; the last is beyond all of them.
+    pub buckets: [u64; BOUNDS.len() + 1],
+    /// Their sum in seconds.
+    pub sum: f64,
+}
+
+/// Upper bounds in seconds.
+pub const BOUNDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
+
+impl Durations {
+    fn add(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        self.buckets[BOUNDS.partition_point(|bound| *bound < seconds)] += 1;
+        self.sum += seconds;
+    }
 }
 
 /// The queue; clones share it.
@@ -70,7 +120,8 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
         let state = State {
             ready: VecDeque::new(),
             dirty: HashSet::new(),
-            working: HashSet::new(),
+            working: HashMap::new(),
+            seen: Seen::default(),
             delayed: BinaryHeap::new(),
             failures: HashMap::new(),
             closed: false,
@@ -107,6 +158,7 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
     pub fn add_rate_limited(&self, key: T) {
         let failures = {
             let mut state = self.state.lock();
+            state.seen.retries += 1;
             let n = state.failures.entry(key.clone()).or_insert(0);
             *n += 1;
             *n
@@ -141,9 +193,10 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
                         enqueue(&mut state, due.key);
                     }
                 }
-                if let Some(key) = state.ready.pop_front() {
+                if let Some((key, since)) = state.ready.pop_front() {
                     state.dirty.remove(&key);
-                    state.working.insert(key.clone());
+                    state.working.insert(key.clone(), now);
+                    state.seen.waited.add(now - since);
                     let more = !state.ready.is_empty() || !state.delayed.is_empty();
                     drop(state);
                     if more {
@@ -166,9 +219,12 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
     /// Ends the work on a key; if it was added meanwhile it becomes ready again.
     pub fn done(&self, key: &T) {
         let mut state = self.state.lock();
-        state.working.remove(key);
+        let now = Instant::now();
+        if let Some(since) = state.working.remove(key) {
+            state.seen.worked.add(now - since);
+        }
         if state.dirty.contains(key) {
-            state.ready.push_back(key.clone());
+            state.ready.push_back((key.clone(), now));
             drop(state);
             self.wake.notify_one();
         }
@@ -184,6 +240,22 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
         self.len() == 0
     }
 
+    /// What the queue has seen up to now.
+    pub fn stats(&self) -> Stats {
+        let state = self.state.lock();
+        let now = Instant::now();
+        let running = || state.working.values().map(|since| now - *since);
+        Stats {
+            depth: state.ready.len(),
+            adds: state.seen.adds,
+            retries: state.seen.retries,
+            unfinished: running().sum(),
+            longest: running().max().unwrap_or_default(),
+            waited: state.seen.waited.clone(),
+            worked: state.seen.worked.clone(),
+        }
+    }
+
     /// Closes the queue: every [`Queue::next`] returns `None`.
     pub fn close(&self) {
         self.state.lock().closed = true;
@@ -194,16 +266,41 @@ impl<T: Hash + Eq + Clone + Send> Queue<T> {
 
 /// Puts a key into the ready list unless it waits already or is being worked on; true if a worker is to be woken.
 fn enqueue<T: Hash + Eq + Clone>(state: &mut State<T>, key: T) -> bool {
-    if state.closed || !state.dirty.insert(key.clone()) || state.working.contains(&key) {
+    if state.closed || !state.dirty.insert(key.clone()) {
         return false;
     }
-    state.ready.push_back(key);
+    state.seen.adds += 1;
+    if state.working.contains_key(&key) {
+        return false;
+    }
+    state.ready.push_back((key, Instant::now()));
     true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn stats_tell_what_happened() {
+        let queue = Queue::new();
+        queue.add(1);
+        queue.add(1);
+        queue.add(2);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(queue.next().await, Some(1));
+        queue.add(1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let stats = queue.stats();
+        assert_eq!((stats.depth, stats.adds, stats.retries), (1, 3, 0));
+        assert!(stats.longest >= Duration::from_millis(20) && stats.unfinished == stats.longest, "{stats:?}");
+        assert!(stats.waited.sum >= 0.02 && stats.worked.sum == 0.0, "{stats:?}");
+        queue.done(&1);
+        queue.add_rate_limited(1);
+        let stats = queue.stats();
+        assert_eq!((stats.depth, stats.retries, stats.worked.buckets.iter().sum::<u64>()), (2, 1, 1));
+        assert!(stats.worked.sum >= 0.02 && stats.unfinished.is_zero(), "{stats:?}");
+    }
 
     #[tokio::test]
     async fn a_key_waits_once_and_is_not_handed_out_twice() {

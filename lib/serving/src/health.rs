@@ -8,6 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response, StatusCode, header};
+use parking_lot::RwLock;
 
 /// When a check counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,39 +28,53 @@ struct Check {
     run: Run,
 }
 
-/// The checks of one server, in order.
+/// The checks of one server, in order. Clones share them.
 #[derive(Clone)]
-pub struct Checks(Vec<Check>);
+pub struct Checks(Arc<RwLock<Vec<Check>>>);
 
 impl Default for Checks {
     /// Just `ping`, which always succeeds.
     fn default() -> Self {
-        Self(Vec::new()).with("ping", Scope::Live, || async { Ok(()) })
+        Self(Arc::default()).with("ping", Scope::Live, || async { Ok(()) })
     }
 }
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|check| &check.name)).finish()
+        f.debug_list().entries(self.0.read().iter().map(|check| &check.name)).finish()
     }
 }
 
 impl Checks {
     /// Adds a check. Its error text is logged, not shown to clients of the summary.
-    pub fn with<F, R>(mut self, name: &str, scope: Scope, run: F) -> Self
+    pub fn with<F, R>(self, name: &str, scope: Scope, run: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), String>> + Send + 'static,
     {
-        self.0.push(Check { name: name.into(), scope, run: Arc::new(move || Box::pin(run())) });
+        self.add(name, scope, run);
         self
+    }
+
+    /// Adds a check, in the place of one of the same name: that of a component that was started again.
+    pub fn add<F, R>(&self, name: &str, scope: Scope, run: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let check = Check { name: name.into(), scope, run: Arc::new(move || Box::pin(run())) };
+        let mut checks = self.0.write();
+        match checks.iter_mut().find(|known| known.name == name) {
+            Some(known) => *known = check,
+            None => checks.push(check),
+        }
     }
 
     /// Answers a health request; `None` if the path is no health endpoint.
     pub async fn respond(&self, path: &str, query: Option<&str>) -> Option<Response<String>> {
         let (endpoint, name) = split(path)?;
-        let checks: Vec<&Check> =
-            self.0.iter().filter(|check| endpoint == "readyz" || check.scope == Scope::Live).collect();
+        let counts = |check: &&Check| endpoint == "readyz" || check.scope == Scope::Live;
+        let checks: Vec<Check> = self.0.read().iter().filter(counts).cloned().collect();
         if name.is_empty() {
             let results = futures::future::join_all(checks.iter().map(|check| (check.run)())).await;
             let names = checks.iter().map(|check| check.name.as_str());

@@ -3,6 +3,7 @@
 //! - [`http`], [`tls`]: the accept loop, certificates that can be exchanged while running;
 //! - [`component`]: the small server of a component: health endpoints and metrics;
 //! - [`health`], [`metrics`]: named checks; counters, gauges and histograms in Prometheus' text format;
+//! - [`telemetry`]: what a component tells about itself, both of them;
 //! - [`delegated`]: who asks and whether they may, by asking the API server;
 //! - [`streams`]: SPDY/3.1 and WebSocket for exec, attach, port-forward and logs.
 //!
@@ -16,4 +17,5 @@ pub mod http;
 pub mod metrics;
 mod process;
 pub mod streams;
+pub mod telemetry;
 pub mod tls;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write,
+    fmt::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,13 +21,23 @@ pub const DURATION_BUCKETS: &[f64] =
 #[derive(Clone, Default)]
 pub struct Registry(Arc<Mutex<Vec<Source>>>);
 
-type Source = Box<dyn Fn(&mut Text) + Send + Sync>;
+/// What reports some families, under a name.
+struct Source {
+    name: String,
+    report: Box<dyn Fn(&mut Text) + Send + Sync>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.lock().iter().map(|source| &source.name)).finish()
+    }
+}
 
 impl Registry {
     /// A registry that reports the process itself, too.
     pub fn with_process() -> Self {
         let registry = Self::default();
-        registry.collect(crate::process::report);
+        registry.collect("process", crate::process::report);
         registry
     }
 
@@ -45,20 +55,26 @@ impl Registry {
     pub fn histogram<const N: usize>(&self, name: &str, help: &str, labels: [&str; N], bounds: &[f64]) -> Histogram<N> {
         let histogram = Histogram { family: Family::new(name, help, labels), bounds: bounds.into() };
         let reported = histogram.clone();
-        self.collect(move |text| reported.report(text));
+        self.collect(name, move |text| reported.report(text));
         histogram
     }
 
-    /// Adds values that are computed when they are asked for.
-    pub fn collect(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
-        self.0.lock().push(Box::new(source));
+    /// Adds values that are computed when they are asked for, in the place of those that had this name before: of a
+    /// component that was started again.
+    pub fn collect(&self, name: &str, report: impl Fn(&mut Text) + Send + Sync + 'static) {
+        let source = Source { name: name.to_owned(), report: Box::new(report) };
+        let mut sources = self.0.lock();
+        match sources.iter_mut().find(|known| known.name == name) {
+            Some(known) => *known = source,
+            None => sources.push(source),
+        }
     }
 
     /// All families in the text format.
     pub fn render(&self) -> String {
         let mut text = Text::default();
         for source in self.0.lock().iter() {
-            source(&mut text);
+            (source.report)(&mut text);
         }
         text.0
     }
@@ -66,7 +82,7 @@ impl Registry {
     fn scalar<const N: usize>(&self, name: &str, help: &str, kind: Kind, labels: [&str; N]) -> Family<Number, N> {
         let family = Family::new(name, help, labels);
         let reported = family.clone();
-        self.collect(move |text| {
+        self.collect(name, move |text| {
             text.family(&reported.head.name, &reported.head.help, kind);
             reported.each(|labels, number: &Number| text.sample(&reported.head.name, labels, number.get()));
         });
@@ -111,6 +127,19 @@ impl Text {
     pub fn sample_at(&mut self, name: &str, labels: &[(&str, &str)], value: f64, milliseconds: i64) {
         self.series(name, labels);
         let _ = writeln!(self.0, " {} {milliseconds}", number(value));
+    }
+
+    /// One histogram of the family: for each bound the observations between it and the one before, and those beyond.
+    pub fn distribution(&mut self, name: &str, labels: &[(&str, &str)], bounds: &[f64], buckets: &[u64], sum: f64) {
+        let mut count = 0;
+        for (index, bucket) in buckets.iter().enumerate() {
+            count += bucket;
+            let bound = number(bounds.get(index).copied().unwrap_or(f64::INFINITY));
+            let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
+            self.sample(&format!("{name}_bucket"), &labels, count as f64);
+        }
+        self.sample(&format!("{name}_sum"), labels, sum);
+        self.sample(&format!("{name}_count"), labels, count as f64);
     }
 
     /// What was written.
@@ -191,15 +220,8 @@ impl<const N: usize> Histogram<N> {
         let name = &self.family.head.name;
         text.family(name, &self.family.head.help, Kind::Histogram);
         self.family.each(|labels, series| {
-            let mut count = 0;
-            for (index, bucket) in series.buckets.iter().enumerate() {
-                count += bucket.load(Ordering::Relaxed);
-                let bound = number(self.bounds.get(index).copied().unwrap_or(f64::INFINITY));
-                let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
-                text.sample(&format!("{name}_bucket"), &labels, count as f64);
-            }
-            text.sample(&format!("{name}_sum"), labels, series.sum.get());
-            text.sample(&format!("{name}_count"), labels, count as f64);
+            let buckets: Vec<u64> = series.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+            text.distribution(name, labels, &self.bounds, &buckets, series.sum.get());
         });
     }
 }
@@ -305,6 +327,14 @@ took_seconds_sum{verb="GET"} 3.65
 took_seconds_count{verb="GET"} 4
 "#;
         assert_eq!(registry.render(), expected);
+    }
+
+    #[test]
+    fn a_family_that_is_registered_again_begins_anew() {
+        let registry = Registry::default();
+        registry.counter("things_total", "Things.", []).inc([]);
+        registry.counter("things_total", "Things.", []).add([], 5.0);
+        assert!(registry.render().ends_with("counter\nthings_total 5\n"), "{}", registry.render());
     }
 
     #[test]
