@@ -1,18 +1,24 @@
 //! Relaying to kubelets, pods and services: exec, attach, log, portforward, proxy. Bytes pass through, upgrades included.
 
+mod rewrite;
 mod target;
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONNECTION, HOST, LOCATION, UPGRADE};
+use futures::StreamExt;
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, UPGRADE,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body_util::BodyExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_serving::dial::{Dialer, Target};
 
+use self::rewrite::{Links, Page};
 use crate::engine::Answer;
 use crate::http::body::{self, Body};
 use crate::http::info::RequestInfo;
@@ -82,7 +88,7 @@ pub async fn relay(
     if relay != Relay::Kubelet
         && info.rest.is_empty()
         && !parts.uri.path().ends_with('/')
-        && parts.method == Method::GET
+        && matches!(parts.method, Method::GET | Method::HEAD)
     {
         return Ok(redirect_to_slash(&parts));
     }
@@ -97,8 +103,13 @@ pub async fn relay(
         _ => Dialer::new(None, None),
     };
     let dialer = dialer.map_err(|error| ApiError::Internal(error.to_string()))?;
+    let links = (relay != Relay::Kubelet).then(|| links(&parts, &plan, info));
     let answer = forward(&dialer, &plan, parts, body).await?;
-    if info.subresource == "log" { logs_or_error(answer).await } else { Ok(answer) }
+    match links {
+        _ if info.subresource == "log" => logs_or_error(answer).await,
+        Some(links) => Ok(with_links(answer, links)),
+        None => Ok(answer),
+    }
 }
 
 /// A kubelet that has no logs to give says why in plain text; clients are told by a Status, as for all else.
@@ -110,6 +121,39 @@ async fn logs_or_error(answer: Response<Body>) -> Answer {
     let body = body::read(answer.into_body(), MAX_REASON).await.unwrap_or_default();
     let reason = String::from_utf8_lossy(&body).into_owned();
     Err(if status == StatusCode::BAD_REQUEST { ApiError::BadRequest(reason) } else { ApiError::Internal(reason) })
+}
+
+/// The request's path without the part that goes to the server.
+fn links(parts: &Parts, plan: &Plan, info: &RequestInfo) -> Links {
+    let path = parts.uri.path();
+    let prefix = path.strip_suffix(info.rest.as_str()).unwrap_or(path).trim_end_matches('/').to_owned();
+    Links { authority: format!("{}:{}", plan.target.host, plan.target.port), prefix }
+}
+
+/// Redirections and the links in pages lead through the proxy again. A packed page is passed as it is.
+fn with_links(mut answer: Response<Body>, links: Links) -> Response<Body> {
+    let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(|link| links.rewrite(link));
+    if let Some(value) = location.and_then(|link| HeaderValue::from_str(&link).ok()) {
+        answer.headers_mut().insert(LOCATION, value);
+    }
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let page = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/html"));
+    if !page || answer.headers().contains_key(CONTENT_ENCODING) {
+        return answer;
+    }
+    answer.headers_mut().remove(CONTENT_LENGTH);
+    answer.map(|body| {
+        let pieces = body.into_data_stream().map(Some).chain(futures::stream::once(async { None }));
+        let pages = pieces.scan(Page::new(links), |page, piece| {
+            let piece = match piece {
+                Some(Ok(piece)) => Ok(page.push(&piece)),
+                Some(Err(error)) => Err(error),
+                None => Ok(page.finish()),
+            };
+            std::future::ready(Some(piece.map(Frame::data)))
+        });
+        BodyExt::boxed_unsync(StreamBody::new(pages))
+    })
 }
 
 fn redirect_to_slash(parts: &Parts) -> Response<Body> {
