@@ -219,7 +219,7 @@ pub fn complete(call: &Call, object: &mut Value) {
 /// Fills in defaults that the schema knows.
 pub fn defaults(schema: &Schema, version: GroupVersion<'_>, kind: &str, object: &mut Value) {
     if let Some(ty) = schema.kind(version.0, version.1, kind) {
-        pintle_machinery::defaults::apply(schema, ty, object);
+        pintle_api::defaults::apply(ty, object);
     }
 }
 
@@ -246,6 +246,19 @@ pub fn serialize(schema: &Schema, object: &Value) -> Vec<u8> {
         }
         None => entry::serialize(object),
     }
+}
+
+/// Groups whose objects upstream stores as JSON rather than as protobuf.
+const STORED_AS_JSON: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// An object as the store keeps it.
+pub fn store(schema: &Schema, object: &mut Value) -> Vec<u8> {
+    if let Some(ty) = type_of(schema, object)
+        && ty.kind.as_ref().is_some_and(|kind| !STORED_AS_JSON.contains(&kind.group.as_str()))
+    {
+        pintle_machinery::normalize::stored(schema, ty, object);
+    }
+    serialize(schema, object)
 }
 
 /// An object as bytes.

@@ -11,6 +11,17 @@ use crate::engine::{Call, meta};
 const RESET_BY_MAIN: [&str; 1] = ["status"];
 /// Fields that a write to `status` does not write.
 const RESET_BY_STATUS: [&str; 1] = ["spec"];
+/// Resources whose status writes leave other fields alone too.
+const RESET_BY_STATUS_OF: [(&str, &[&str]); 8] = [
+    ("deployments", &["spec", "metadata.labels"]),
+    ("pods", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
+    ("flowschemas", &["spec", "metadata"]),
+    ("prioritylevelconfigurations", &["spec", "metadata"]),
+    ("volumeattachments", &["spec", "metadata"]),
+    ("apiservices", &["spec", "metadata"]),
+    ("customresourcedefinitions", &["spec", "metadata"]),
+    ("storageversionmigrations", &["spec", "metadata"]),
+];
 
 /// A new object (served form, defaulted): all its fields are the manager's.
 pub fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
@@ -57,9 +68,14 @@ fn served_type(call: &Call) -> Option<&'static StructType> {
 
 fn write<'a>(call: &'a Call, ty: &'a StructType, manager: &'a str, api_version: &'a str) -> Write<'a> {
     let has_status = call.resource.subresource("status").is_some();
+    let name = call.resource.name.as_str();
     let reset_fields: &[&str] = match call.info.subresource.as_str() {
+        "" if name == "certificatesigningrequests" => &["spec", "status"],
         "" if has_status => &RESET_BY_MAIN,
-        "status" => &RESET_BY_STATUS,
+        "status" | "approval" => {
+            let own = RESET_BY_STATUS_OF.iter().find(|(resource, _)| *resource == name);
+            own.map_or(&RESET_BY_STATUS, |(_, fields)| fields)
+        }
         _ => &[],
     };
     Write {

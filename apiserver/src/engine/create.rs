@@ -111,14 +111,14 @@ pub async fn write_new(
     }
     let key = resource.key(&call.info.namespace, &name);
     if dry_run {
-        let bytes = codec::serialize(call.state.schema, &object);
+        let bytes = codec::store(call.state.schema, &mut object);
         return match call.state.store.get(&key).await.map_err(storage_error)? {
             Some(_) => Err(ApiError::already_exists(&call.group_resource(), &name)),
             None => Ok((bytes, 0)),
         };
     }
     meta::set(&mut object, "resourceVersion", Value::Null);
-    let bytes = codec::serialize(call.state.schema, &object);
+    let bytes = codec::store(call.state.schema, &mut object);
     let ttl = super::modify::time_to_live(call);
     match call.state.store.create(&key, bytes.clone().into(), ttl).await {
         Ok(revision) => {

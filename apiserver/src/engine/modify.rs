@@ -134,7 +134,7 @@ async fn attempt(
     if unchanged && !deletes && !(old.stale && !dry_run) {
         return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
     }
-    let bytes = codec::serialize(call.state.schema, &new);
+    let bytes = codec::store(call.state.schema, &mut new);
     if dry_run {
         return Ok(Attempt::Done(Written { bytes, revision: old.revision, created: false }));
     }

@@ -51,7 +51,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         "",
         "podtemplates",
-        Rules { defaults: Some(defaults::pod_template), ..shown(columns::PODTEMPLATES, cells::podtemplates) },
+        Rules {
+            defaults: Some(defaults::pod_template),
+            generation: true,
+            ..shown(columns::PODTEMPLATES, cells::podtemplates)
+        },
     ),
     (
         "",
@@ -216,7 +220,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_update: Some(validate::storage::claim_update),
             warnings: Some(validate::warnings::claim),
             defaults: Some(defaults::claim),
-            prepare_create: Some(prepare::pending),
+            prepare_create: Some(prepare::claim_create),
+            prepare_update: Some(prepare::claim_update),
             ..shown(columns::PERSISTENTVOLUMECLAIMS, cells::persistentvolumeclaims)
         },
     ),
@@ -251,6 +256,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::workload::daemon_set),
             validate_update: Some(validate::workload::daemon_set_update),
             defaults: Some(apps::daemon_set),
+            prepare_create: Some(prepare::daemon_set_create),
+            prepare_update: Some(prepare::daemon_set_update),
             generation: true,
             ..shown(columns::DAEMONSETS, cells::daemonsets)
         },
@@ -527,14 +534,24 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         CERTIFICATES,
         "clustertrustbundles",
-        Rules { fields: &["spec.signerName"], ..shown(columns::CLUSTERTRUSTBUNDLES, cells::clustertrustbundles) },
+        Rules {
+            validate_create: Some(validate::trust::bundle),
+            validate_update: Some(validate::trust::bundle_update),
+            validate_name: Some(validate::trust::bundle_name),
+            fields: &["spec.signerName"],
+            versioned_update: true,
+            ..shown(columns::CLUSTERTRUSTBUNDLES, cells::clustertrustbundles)
+        },
     ),
     (
         ADMISSION,
         "validatingwebhookconfigurations",
         Rules {
+            validate_create: Some(validate::webhooks::configuration),
+            validate_update: Some(validate::webhooks::configuration_update),
             defaults: Some(defaults::webhooks),
             generation: true,
+            versioned_update: true,
             ..shown(columns::VALIDATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
         },
     ),
@@ -542,30 +559,61 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "mutatingwebhookconfigurations",
         Rules {
+            validate_create: Some(validate::webhooks::configuration),
+            validate_update: Some(validate::webhooks::configuration_update),
             defaults: Some(defaults::webhooks),
             generation: true,
+            versioned_update: true,
             ..shown(columns::MUTATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
         },
     ),
     (
         ADMISSION,
         "validatingadmissionpolicies",
-        Rules { generation: true, ..shown(columns::VALIDATINGADMISSIONPOLICIES, cells::validatingadmissionpolicies) },
+        Rules {
+            validate_create: Some(validate::policies::validating),
+            validate_update: Some(validate::policies::validating_update),
+            defaults: Some(defaults::admission_policy),
+            generation: true,
+            versioned_update: true,
+            ..shown(columns::VALIDATINGADMISSIONPOLICIES, cells::validatingadmissionpolicies)
+        },
     ),
     (
         ADMISSION,
         "mutatingadmissionpolicies",
-        Rules { generation: true, ..shown(columns::MUTATINGADMISSIONPOLICIES, cells::mutatingadmissionpolicies) },
+        Rules {
+            validate_create: Some(validate::policies::mutating),
+            validate_update: Some(validate::policies::mutating_update),
+            defaults: Some(defaults::admission_policy),
+            generation: true,
+            versioned_update: true,
+            ..shown(columns::MUTATINGADMISSIONPOLICIES, cells::mutatingadmissionpolicies)
+        },
     ),
     (
         ADMISSION,
         "validatingadmissionpolicybindings",
-        Rules { generation: true, ..shown(columns::VALIDATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings) },
+        Rules {
+            validate_create: Some(validate::policies::validating_binding),
+            validate_update: Some(validate::policies::validating_binding_update),
+            defaults: Some(defaults::admission_binding),
+            generation: true,
+            versioned_update: true,
+            ..shown(columns::VALIDATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
+        },
     ),
     (
         ADMISSION,
         "mutatingadmissionpolicybindings",
-        Rules { generation: true, ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings) },
+        Rules {
+            validate_create: Some(validate::policies::mutating_binding),
+            validate_update: Some(validate::policies::mutating_binding_update),
+            defaults: Some(defaults::admission_binding),
+            generation: true,
+            versioned_update: true,
+            ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
+        },
     ),
     (
         FLOW,
@@ -593,6 +641,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "apiregistration.k8s.io",
         "apiservices",
         Rules {
+            versioned_update: true,
             validate_create: Some(validate::cluster::api_service),
             validate_update: Some(validate::cluster::api_service_update),
             validate_name: Some(names::path_segment),
@@ -602,14 +651,48 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
     (
         "resource.k8s.io",
         "deviceclasses",
-        Rules { generation: true, ..shown(columns::DEVICECLASSES, cells::name_and_age) },
+        Rules {
+            validate_create: Some(validate::devices::class),
+            validate_update: Some(validate::devices::class_update),
+            generation: true,
+            ..shown(columns::DEVICECLASSES, cells::name_and_age)
+        },
     ),
-    ("resource.k8s.io", "resourceclaims", shown(columns::RESOURCECLAIMS, cells::resourceclaims)),
-    ("resource.k8s.io", "resourceclaimtemplates", shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)),
+    (
+        "resource.k8s.io",
+        "resourceclaims",
+        Rules {
+            validate_create: Some(validate::devices::claim),
+            validate_update: Some(validate::devices::claim_update),
+            defaults: Some(defaults::resource_claim),
+            ..shown(columns::RESOURCECLAIMS, cells::resourceclaims)
+        },
+    ),
+    (
+        "resource.k8s.io",
+        "resourceclaimtemplates",
+        Rules {
+            validate_create: Some(validate::devices::template),
+            validate_update: Some(validate::devices::template_update),
+            defaults: Some(defaults::resource_claim_template),
+            ..shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)
+        },
+    ),
+    (
+        "storagemigration.k8s.io",
+        "storageversionmigrations",
+        Rules {
+            validate_create: Some(validate::trust::migration),
+            validate_update: Some(validate::trust::migration_update),
+            ..NONE
+        },
+    ),
     (
         "resource.k8s.io",
         "resourceslices",
         Rules {
+            validate_create: Some(validate::devices::slice),
+            validate_update: Some(validate::devices::slice_update),
             fields: &["spec.nodeName", "spec.driver"],
             generation: true,
             ..shown(columns::RESOURCESLICES, cells::resourceslices)

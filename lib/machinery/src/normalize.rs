@@ -12,6 +12,37 @@ pub fn normalize(schema: &Schema, ty: &StructType, value: &mut Value) {
     }
 }
 
+/// What the store makes of an object: upstream's protobuf form does not tell an empty list or map from none.
+pub fn stored(schema: &Schema, ty: &StructType, value: &mut Value) {
+    let Value::Object(object) = value else { return };
+    for field in &ty.fields {
+        let Some(value) = object.get_mut(&field.json) else { continue };
+        let empty = match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => matches!(field.ty, Type::Map(_)) && entries.is_empty(),
+            _ => false,
+        };
+        if empty && matches!(field.ty, Type::List(_) | Type::Map(_)) {
+            *value = Value::Null;
+        } else {
+            stored_inside(schema, &field.ty, value);
+        }
+    }
+}
+
+fn stored_inside(schema: &Schema, ty: &Type, value: &mut Value) {
+    match (ty, value) {
+        (Type::Struct(id), value) => stored(schema, schema.get(*id), value),
+        (Type::List(item), Value::Array(items)) if is_composite(item) => {
+            items.iter_mut().for_each(|value| stored_inside(schema, item, value));
+        }
+        (Type::Map(item), Value::Object(entries)) if is_composite(item) => {
+            entries.values_mut().for_each(|value| stored_inside(schema, item, value));
+        }
+        _ => {}
+    }
+}
+
 fn fields(schema: &Schema, ty: &StructType, object: &mut Object) {
     for field in &ty.fields {
         match object.get_mut(&field.json) {

@@ -29,6 +29,7 @@ pub fn replica_set(set: &mut Value) {
 /// DaemonSet.
 pub fn daemon_set(set: &mut Value) {
     template(set, "spec.template");
+    default(object_mut(set, "metadata.annotations"), "deprecated.daemonset.template.generation", "0");
     let spec = object_mut(set, "spec");
     default(object_mut(spec, "updateStrategy"), "type", "RollingUpdate");
     if text(spec, "updateStrategy.type") == "RollingUpdate" {

@@ -78,18 +78,11 @@ pub fn volume(volume: &mut Value) {
     }
 }
 
-/// PersistentVolumeClaim: its source of data is told in both of its fields.
+/// PersistentVolumeClaim.
 pub fn claim(claim: &mut Value) {
     default(object_mut(claim, "status"), "phase", "Pending");
     let spec = object_mut(claim, "spec");
     default(spec, "volumeMode", "Filesystem");
-    let (source, reference) = (at(spec, "dataSource").clone(), at(spec, "dataSourceRef").clone());
-    let elsewhere = !text(&reference, "namespace").is_empty();
-    if !source.is_null() && reference.is_null() {
-        set(spec, "dataSourceRef", source);
-    } else if source.is_null() && !reference.is_null() && !elsewhere {
-        set(spec, "dataSource", reference);
-    }
 }
 
 /// Endpoints.
@@ -208,6 +201,58 @@ pub fn csi_driver(driver: &mut Value) {
     }
     default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     default(spec, "volumeLifecycleModes", json!(["Persistent"]));
+}
+
+/// What a policy or a binding is about, as far as it says so.
+fn matching(matching: &mut Value) {
+    default(matching, "matchPolicy", "Equivalent");
+    default(matching, "namespaceSelector", json!({}));
+    default(matching, "objectSelector", json!({}));
+    for list in ["resourceRules", "excludeResourceRules"] {
+        items_mut(matching, list).for_each(|rule| default(rule, "scope", "*"));
+    }
+}
+
+/// Admission policies of both sorts.
+pub fn admission_policy(policy: &mut Value) {
+    default(object_mut(policy, "spec"), "failurePolicy", "Fail");
+    if let Some(constraints) = get_mut(policy, "spec.matchConstraints") {
+        matching(constraints);
+    }
+}
+
+/// Their bindings.
+pub fn admission_binding(binding: &mut Value) {
+    if let Some(resources) = get_mut(binding, "spec.matchResources") {
+        matching(resources);
+    }
+}
+
+fn device_request(request: &mut Value) {
+    default(request, "allocationMode", "ExactCount");
+    if text(request, "allocationMode") == "ExactCount" && request["count"].as_i64().unwrap_or_default() == 0 {
+        set(request, "count", 1);
+    }
+    items_mut(request, "tolerations").for_each(|toleration| default(toleration, "operator", "Equal"));
+}
+
+fn device_requests(holder: &mut Value, path: &str) {
+    for request in items_mut(holder, path) {
+        if let Some(exact) = get_mut(request, "exactly") {
+            device_request(exact);
+        }
+        items_mut(request, "firstAvailable").for_each(device_request);
+    }
+}
+
+/// ResourceClaim.
+pub fn resource_claim(claim: &mut Value) {
+    device_requests(claim, "spec.devices.requests");
+}
+
+/// ResourceClaimTemplate.
+pub fn resource_claim_template(template: &mut Value) {
+    device_requests(template, "spec.spec.devices.requests");
 }
 
 /// Webhook configurations of both sorts.

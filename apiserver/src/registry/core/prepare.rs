@@ -50,6 +50,48 @@ pub fn pending(_context: &Context<'_>, object: &mut Value) {
     set(object, "status", json!({"phase": "Pending"}));
 }
 
+/// A new claim is pending.
+pub fn claim_create(context: &Context<'_>, claim: &mut Value) {
+    pending(context, claim);
+    sources(claim);
+}
+
+/// A claim that is written again.
+pub fn claim_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
+    if context.subresource.is_none() {
+        sources(new);
+    }
+}
+
+/// A claim's source of data is told in both of its fields.
+fn sources(claim: &mut Value) {
+    let spec = object_mut(claim, "spec");
+    let (source, reference) = (at(spec, "dataSource").clone(), at(spec, "dataSourceRef").clone());
+    let elsewhere = !text(&reference, "namespace").is_empty();
+    if !source.is_null() && reference.is_null() {
+        set(spec, "dataSourceRef", source);
+    } else if source.is_null() && !reference.is_null() && !elsewhere {
+        set(spec, "dataSource", reference);
+    }
+}
+
+/// Which generation a DaemonSet's template is of, for clients of long ago.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The first template.
+pub fn daemon_set_create(_context: &Context<'_>, daemons: &mut Value) {
+    remove(daemons, "status");
+    set(object_mut(daemons, "metadata.annotations"), TEMPLATE_GENERATION, "1");
+}
+
+/// The template's generation is the server's: one more with each change.
+pub fn daemon_set_update(context: &Context<'_>, new: &mut Value, old: &Value) {
+    let before = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().and_then(|text| text.parse().ok());
+    let changed = context.subresource.is_none() && at(new, "spec.template") != at(old, "spec.template");
+    let generation: i64 = before.unwrap_or(0) + i64::from(changed);
+    set(object_mut(new, "metadata.annotations"), TEMPLATE_GENERATION, generation.to_string());
+}
+
 /// A new volume is pending, since now.
 pub fn volume_create(context: &Context<'_>, volume: &mut Value) {
     let now = crate::engine::meta::timestamp(context.now);
