@@ -71,7 +71,12 @@ impl Server {
     }
 
     pub async fn on(store: Arc<dyn Store>) -> Self {
-        let api = ApiServer::build(config(store.clone())).expect("server");
+        Self::with(config(store)).await
+    }
+
+    pub async fn with(config: Config) -> Self {
+        let store = config.store.clone();
+        let api = ApiServer::build(config).expect("server");
         api.ready().await;
         Self { api, store }
     }

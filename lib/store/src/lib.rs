@@ -2,7 +2,8 @@
 //!
 //! A store is an ordered map from keys to values in which every write has a revision of its own. The API server keeps its
 //! objects in it and follows it with watches. [`Store`] is the contract; [`memory::Memory`] is the model that says in few
-//! lines what the contract means; [`embedded::Embedded`] keeps the same state on disk.
+//! lines what the contract means; [`embedded::Embedded`] keeps the same state on disk, [`etcd::Etcd`] in etcd.
+//! [`encryption::Encrypted`] and [`renamed::Renamed`] are stores on top of another one.
 //!
 //! Invariants, checked by the same tests on every engine (`tests/contract.rs`):
 //! - revisions are strictly increasing, one a write (a deletion and an expiry are writes), and survive a restart;
@@ -11,6 +12,7 @@
 //! - nothing here knows what a value means.
 
 mod contract;
+pub mod copy;
 pub mod embedded;
 pub mod encryption;
 mod error;
@@ -19,6 +21,7 @@ mod grpc;
 mod history;
 pub mod memory;
 mod messages;
+pub mod renamed;
 pub mod snapshot;
 mod state;
 mod watch;

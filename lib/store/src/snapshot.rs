@@ -45,6 +45,20 @@ impl Snapshot {
         self.entries.len()
     }
 
+    /// Bytes of all values.
+    pub fn bytes(&self) -> u64 {
+        self.entries.values().map(|entry| entry.value.len() as u64).sum()
+    }
+
+    /// The same copy with other values.
+    pub fn map_values(&self, mut change: impl FnMut(&str, Bytes) -> Result<Bytes>) -> Result<Self> {
+        let entries = self.entries.iter().map(|(key, entry)| {
+            let value = change(key, entry.value.clone())?;
+            Ok((key.clone(), Entry { value, ..entry.clone() }))
+        });
+        Ok(Self { revision: self.revision, entries: entries.collect::<Result<_>>()? })
+    }
+
     /// Writes the copy and returns its revision.
     pub fn write(&self, writer: &mut (dyn Write + Send)) -> Result<Revision> {
         let mut out = Hashing { inner: &mut *writer, hash: Sha256::new() };

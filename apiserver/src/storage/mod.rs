@@ -4,6 +4,8 @@
 //! for custom resources and for the kinds that describe them. Reading takes either, in any version that can be converted.
 //! What this server wrote a moment ago comes back on its own watch: it is remembered, so that it need not be decoded.
 
+mod crd;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::ops::Bound;
@@ -20,6 +22,7 @@ use pintle_store::{Error, KeyValue, ListOptions, Listing, Result, Revision, Stor
 use serde_json::Value;
 
 use crate::codec;
+use crate::registry;
 use crate::resource::key_prefix;
 use crate::state::storage_version;
 
@@ -35,6 +38,8 @@ struct Form {
     resource: &'static str,
     /// Group and version that are stored.
     storage: (&'static str, &'static str),
+    /// Defaults of the kind's own rules: upstream applies them on reading as well.
+    defaults: Option<fn(&mut Value)>,
 }
 
 /// Which resources have which keys.
@@ -45,7 +50,8 @@ impl Forms {
     fn built_in() -> Self {
         let form = |api: &pintle_api::Resource| {
             let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
-            (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage })
+            let defaults = registry::rules(storage.0, api.plural).defaults;
+            (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage, defaults })
         };
         Self(pintle_api::resources().iter().filter(|api| api.default_served).map(form).collect())
     }
@@ -79,6 +85,12 @@ pub fn resource_of() -> pintle_store::encryption::ResourceOf {
 pub fn upstream_form(inner: Arc<dyn Store>) -> Arc<dyn Store> {
     let form = Shared { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() };
     Arc::new(UpstreamForm { inner, shared: Arc::new(form) })
+}
+
+/// A stored value of either form in this server's form.
+pub fn decoded(key: &str, value: &Bytes) -> Result<Bytes> {
+    let form = Shared { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() };
+    Ok(form.decode(key, value)?.0)
 }
 
 struct UpstreamForm {
@@ -141,10 +153,15 @@ impl Shared {
         let stored = meta.group_version();
         let Some(form) = self.forms.of(key) else { return Ok((codec::serialize(self.schema, &object).into(), false)) };
         let old = stored != form.storage;
-        if old {
-            crate::conversion::convert(&mut object, stored, form.storage);
+        match stored {
+            ("apiextensions.k8s.io", "v1beta1") => crd::to_v1(&mut object),
+            _ if old => crate::conversion::convert(&mut object, stored, form.storage),
+            _ => {}
         }
         codec::defaults(self.schema, form.storage, &meta.kind, &mut object);
+        if let Some(own) = form.defaults {
+            own(&mut object);
+        }
         codec::normalize(self.schema, &mut object);
         Ok((codec::serialize(self.schema, &object).into(), old))
     }
