@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("page.js");
 pub fn page(summary: &Summary<'_>, known: &KnownFailures) -> String {
     let title = format!("{} of {} passed", summary.all.passed, summary.all.total() + summary.missing.len());
     let mut body = head(summary, &title);
-    body += &groups(summary);
+    body += &sigs(summary);
     if !summary.failures.is_empty() {
         body += &heading("failures", "Failures");
         summary.failures.iter().for_each(|test| body += &failure(summary, test, known));
@@ -24,6 +24,7 @@ pub fn page(summary: &Summary<'_>, known: &KnownFailures) -> String {
         body += &heading("changes", "Since the earlier run");
         body += &differences(changes);
     }
+    body += &areas(summary);
     body += &slowest(summary);
     body += &tests(summary);
     format!(
@@ -52,9 +53,9 @@ fn head(summary: &Summary<'_>, title: &str) -> String {
     }
     let sections = [
         ("groups", "Groups", true),
-        ("areas", "Areas", true),
         ("failures", "Failures", !summary.failures.is_empty()),
         ("changes", "Changes", summary.changes.is_some()),
+        ("areas", "Areas", true),
         ("slowest", "Slowest tests", true),
         ("all", "All tests", true),
     ];
@@ -94,16 +95,18 @@ fn table(id: &str, headings: &[&str], rows: impl Iterator<Item = String>) -> Str
     )
 }
 
-fn groups(summary: &Summary<'_>) -> String {
+fn sigs(summary: &Summary<'_>) -> String {
     let most = summary.sigs.values().map(Tally::total).max().unwrap_or_default();
-    let sigs = summary.sigs.iter().map(|(sig, tally)| row(&[sig], tally, most));
+    let rows = summary.sigs.iter().map(|(sig, tally)| row(&[sig], tally, most));
     let headings = ["group", "", "#passed", "#failed", "#skipped", "#of", "#share", "#test time"];
-    let mut text = heading("groups", "Groups") + &table("by-sig", &headings, sigs);
+    heading("groups", "Groups") + &table("by-sig", &headings, rows)
+}
+
+fn areas(summary: &Summary<'_>) -> String {
     let most = summary.areas.values().map(Tally::total).max().unwrap_or_default();
-    let areas = summary.areas.iter().map(|((sig, area), tally)| row(&[sig, area], tally, most));
+    let rows = summary.areas.iter().map(|((sig, area), tally)| row(&[sig, area], tally, most));
     let headings = ["group", "area", "", "#passed", "#failed", "#skipped", "#of", "#share", "#test time"];
-    text += &(heading("areas", "Areas") + &table("by-area", &headings, areas));
-    text
+    heading("areas", "Areas") + &table("by-area", &headings, rows)
 }
 
 fn row(names: &[&str], tally: &Tally, most: usize) -> String {

@@ -113,7 +113,10 @@ fn failures(summary: &Summary<'_>) -> String {
 /// The first line of the assertion.
 pub fn reason(test: &TestResult) -> String {
     match &test.failure {
-        Some(failure) => short(failure.message.lines().next().unwrap_or_default(), 160),
+        Some(failure) => {
+            let first = failure.message.lines().next().unwrap_or_default();
+            short(&first.split_whitespace().collect::<Vec<_>>().join(" "), 160)
+        }
         None => test.state.text().to_owned(),
     }
 }

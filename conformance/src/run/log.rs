@@ -7,6 +7,8 @@ use crate::results;
 const LAST_LINES: usize = 12;
 /// Events of the test's namespace that are kept with a failure.
 const LAST_EVENTS: usize = 10;
+/// How the framework announces a failure in the output.
+const UNEXPECTED: &str = "] Unexpected error: ";
 
 /// The log as a file's text.
 pub fn text(report: &SpecReport) -> String {
@@ -63,6 +65,8 @@ fn last(report: &SpecReport, failure: &Failure) -> Vec<String> {
         0 => output.len(),
         offset => floor_boundary(output, offset),
     };
+    // The framework prints the failure itself too.
+    let end = output[..end].rfind(UNEXPECTED).map_or(end, |at| output[..at].rfind('\n').map_or(0, |line| line + 1));
     let before: Vec<&str> = output[..end].lines().filter(|line| !line.trim().is_empty()).collect();
     let events: Vec<&str> = output[end..].lines().filter(|line| line.contains(" - event for ")).collect();
     let tail = |lines: &[&str], limit: usize| -> Vec<String> {
@@ -150,6 +154,14 @@ mod tests {
         let text = text(&report());
         assert!(text.contains("one\nSTEP  first\nzwSTEP  second\nö\nthree\nSTEP  clean up\nAt 10"), "{text}");
         assert!(text.contains("---- failed at :0\nexpected true\n"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_is_not_kept_twice() {
+        let output = "one\nI1130 a.go:1] Unexpected error: no\n  <*errors>\n".to_owned();
+        let report = SpecReport { captured_ginkgo_writer_output: output, ..report() };
+        let failure = Failure { timeline_location: TimelineLocation::default(), ..report.failure.clone().unwrap() };
+        assert_eq!(last(&report, &failure), ["one"]);
     }
 
     #[test]
