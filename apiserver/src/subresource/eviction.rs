@@ -26,7 +26,7 @@ pub async fn evict(call: &Call, body: &[u8]) -> Answer {
     if !ignores_budgets(&pod) {
         check_budgets(call, &pod, options.dry_run).await?;
     }
-    if !options.dry_run && meta::finalizers(&pod).is_empty() && !meta::is_deleting(&pod) {
+    if !options.dry_run && !meta::is_deleting(&pod) {
         mark(call).await?;
     }
     delete::delete_object(call, &options).await?;

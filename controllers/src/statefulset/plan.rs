@@ -112,11 +112,15 @@ fn steps_up(o: &Observed<'_>, have: &BTreeMap<i32, &Arc<Pod>>, ordered: bool, pl
     true
 }
 
-/// Deletes pods beyond the wanted number, the highest first; true if the pass may go on.
+/// Deletes pods beyond the wanted number, the highest first; true if the pass may go on. In order, a pod that is not well waits
+/// while one below it is not well either.
 fn steps_down(o: &Observed<'_>, have: &BTreeMap<i32, &Arc<Pod>>, ordered: bool, plan: &mut Plan) -> bool {
     let wanted = range(o.set);
-    for (_, pod) in have.iter().rev().filter(|(n, _)| !wanted.contains(n)) {
-        if !meta::is_deleting(&pod.metadata) {
+    let well = |pod: &Pod| pods::phase(pod) == "Running" && pods::is_ready(pod) && !meta::is_deleting(&pod.metadata);
+    let lowest_ill = have.iter().find(|(_, pod)| !well(pod)).map(|(number, _)| *number);
+    for (number, pod) in have.iter().rev().filter(|(n, _)| !wanted.contains(n)) {
+        let waits = ordered && lowest_ill.is_some_and(|lowest| lowest < *number) && !well(pod);
+        if !meta::is_deleting(&pod.metadata) && !waits {
             plan.delete.push((*pod).clone());
         }
         if ordered {
@@ -295,6 +299,22 @@ mod tests {
                 vec![member(0, "new", true), member(1, "new", true), member(2, "new", true)],
                 vec![],
                 vec!["web-2"],
+            ),
+            (
+                "an ill one goes if it is the lowest ill one",
+                0,
+                "OrderedReady",
+                vec![member(0, "new", true), member(1, "new", false)],
+                vec![],
+                vec!["web-1"],
+            ),
+            (
+                "ill ones wait for the lowest",
+                0,
+                "OrderedReady",
+                vec![member(0, "new", false), member(1, "new", false)],
+                vec![],
+                vec![],
             ),
             (
                 "newest template from above",
