@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
+use crate::storage::{SnapshotCommand, StoreArgs, StoreCommand};
+
 /// Where a cluster lives unless told otherwise.
 pub const DEFAULT_DATA_DIR: &str = "/var/lib/pintle";
 
@@ -37,6 +39,12 @@ pub enum Command {
     Agent(AgentArgs),
     /// Run the API server alone.
     Apiserver(ApiserverArgs),
+    /// Copies of a cluster's store.
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// Work on stores that no server uses.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Run the scheduler alone, against any API server.
     Scheduler(ComponentArgs),
     /// Run the controller manager alone, against any API server.
@@ -172,6 +180,9 @@ pub struct ServerArgs {
     /// Further names or addresses for the API server's certificate.
     #[arg(long)]
     pub tls_san: Vec<String>,
+    /// Where objects are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Do not run a node in this process.
     #[arg(long)]
     pub disable_node: bool,
@@ -232,9 +243,9 @@ pub struct ApiserverArgs {
     /// The address plan.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Storage engine.
-    #[arg(long, value_enum, default_value_t = Storage::Embedded)]
-    pub storage: Storage,
+    /// Where objects are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Port to listen on.
     #[arg(long, default_value_t = 6443)]
     pub port: u16,

@@ -12,16 +12,18 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
 use pintle_apiserver::ApiServer;
 use pintle_apiserver::access::UserInfo;
+use pintle_client::connect::Observed;
 use pintle_serving::http::Listener;
+use pintle_serving::telemetry::Telemetry;
 use pintle_serving::tls::Tls;
 use pintle_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs, Storage};
+use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs};
 use crate::node::{self, Identity};
 use crate::paths::Paths;
 use crate::up::Status;
-use crate::{addons, agent};
+use crate::{addons, agent, storage, telemetry};
 use pintle_host::pki::{self, Authority, Subject};
 use pintle_host::process::Handle;
 
@@ -145,17 +147,6 @@ fn apiserver_config(store: Arc<dyn Store>, pki: &ControlPlanePki, reach: &Reach)
     }
 }
 
-fn open_store(paths: &Paths, storage: Storage) -> anyhow::Result<Arc<dyn Store>> {
-    Ok(match storage {
-        Storage::Memory => Arc::new(pintle_store::memory::Memory::new(Default::default())),
-        Storage::Embedded => {
-            let dir = paths.store();
-            let store = pintle_store::embedded::Embedded::open(&dir, Default::default());
-            Arc::new(store.with_context(|| format!("opening the store in {}", dir.display()))?)
-        }
-    })
-}
-
 /// A client into the API server of this process, as the given user.
 fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
     let user = UserInfo::new(user, groups);
@@ -168,6 +159,14 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
     pintle_client::connect::from_service(service)
 }
 
+/// The same for a component whose requests are counted in telemetry of its own.
+fn observed_client(server: &ApiServer, user: &str, groups: &[&str]) -> (Telemetry, Client) {
+    let telemetry = Telemetry::with_process();
+    let observer = telemetry::requests(&telemetry);
+    let inner = server.service_as(UserInfo::new(user, groups));
+    (telemetry, pintle_client::connect::from_service(Observed { inner, observer }))
+}
+
 /// `pintle apiserver`.
 pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
@@ -177,7 +176,7 @@ pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> 
     let reach = Reach { node_ip, port: args.port, network: &network, names: &args.tls_san };
     let pki = control_plane_pki(&paths, &reach)?;
     let begin = Instant::now();
-    let server = ApiServer::build(apiserver_config(open_store(&paths, args.storage)?, &pki, &reach))?;
+    let server = ApiServer::build(apiserver_config(storage::open(&paths, &args.store)?, &pki, &reach))?;
     let listener = Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?;
     let ready = server.clone();
     let file = paths.kubeconfig();
@@ -216,7 +215,7 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
         let (paths, args) = (paths.clone(), args.node.clone());
         tokio::spawn(async move { node::start_runtime(&paths, &args).await })
     });
-    let server = ApiServer::build(apiserver_config(open_store(paths, Storage::Embedded)?, &pki, &reach))?;
+    let server = ApiServer::build(apiserver_config(storage::open(paths, &args.store)?, &pki, &reach))?;
     let listeners = vec![
         Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?,
         Listener::unix(&paths.run("api.sock"))?,
@@ -238,7 +237,7 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
     let mut tasks = tokio::task::JoinSet::new();
     let admin = client_as(&server, "system:apiserver", &["system:masters"]);
     tasks.spawn(addons::run(addons::Config { network: network.clone(), token }, admin.clone(), components.clone()));
-    start_control_plane(&mut tasks, &server, &pki, &network, &components);
+    start_control_plane(&mut tasks, &server, &pki, &network, &components).await;
     if let Some(runtime) = runtime {
         let identity = node_identity(paths, &pki.authority, args, node_ip)?;
         let runtime = runtime.await?.context("starting the container runtime")?;
@@ -273,14 +272,18 @@ fn millis(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn start_control_plane(
+async fn start_control_plane(
     tasks: &mut tokio::task::JoinSet<()>,
     server: &ApiServer,
     pki: &ControlPlanePki,
     network: &Network,
     shutdown: &CancellationToken,
 ) {
+    let ca = Some(pki.authority.pem().as_bytes().to_vec());
+    let (telemetry, client) = observed_client(server, "system:kube-controller-manager", &["system:masters"]);
+    telemetry::CONTROLLER_MANAGER.try_serve(&telemetry, &client, ca.clone(), shutdown).await;
     let controllers = pintle_controllers::Config {
+        telemetry,
         root_ca: Some(pki.authority.pem().to_owned()),
         cluster_cidrs: vec![network.cluster_cidr.to_string()],
         signing: Some(pintle_controllers::config::Signing {
@@ -291,15 +294,16 @@ fn start_control_plane(
         ..pintle_controllers::Config::default()
     };
     // One user for all controllers, with every right: upstream gives each its own service account.
-    let client = client_as(server, "system:kube-controller-manager", &["system:masters"]);
     tasks.spawn(forever("controller manager", shutdown.clone(), {
         let shutdown = shutdown.clone();
         move || pintle_controllers::run(controllers.clone(), client.clone(), shutdown.clone())
     }));
-    let client = client_as(server, "system:kube-scheduler", &[]);
+    let (telemetry, client) = observed_client(server, "system:kube-scheduler", &[]);
+    telemetry::SCHEDULER.try_serve(&telemetry, &client, ca, shutdown).await;
+    let scheduler = pintle_scheduler::Config { telemetry, ..pintle_scheduler::Config::default() };
     tasks.spawn(forever("scheduler", shutdown.clone(), {
         let shutdown = shutdown.clone();
-        move || pintle_scheduler::run(pintle_scheduler::Config::default(), client.clone(), shutdown.clone())
+        move || pintle_scheduler::run(scheduler.clone(), client.clone(), shutdown.clone())
     }));
 }
 
