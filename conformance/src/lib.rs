@@ -3,6 +3,7 @@
 //! Nothing here depends on a component: what is judged is reached over the wire only.
 
 pub mod diff;
+pub mod golden;
 pub mod images;
 pub mod known;
 mod name;
@@ -23,6 +24,8 @@ pub enum Command {
     Report(report::Args),
     /// Send the same requests to upstream's API server and to another one, and compare the answers.
     Diff(diff::Args),
+    /// Read and write upstream's samples of every kind and release, and compare the bytes.
+    Golden(golden::Args),
     /// Build the tests' images and load them into the nodes.
     Images(images::Args),
     /// Serve image layouts as a registry, to be read only.
@@ -36,6 +39,7 @@ pub async fn execute(command: Command, shutdown: CancellationToken) -> anyhow::R
         Command::List(args) => run::list(args).await,
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(args, shutdown).await,
+        Command::Golden(args) => golden::run(&args),
         Command::Images(args) => images::run(args, shutdown).await,
         Command::Registry(args) => images::registry::run(args, shutdown).await,
     }

@@ -85,6 +85,10 @@ pub async fn write_new(
     if let Some(prepare) = rules.prepare_create {
         prepare(&context, &mut object);
     }
+    if let Some(defaults) = rules.defaults {
+        // What is read back from upstream's store has passed the defaults once more.
+        defaults(&mut object);
+    }
     if resource.subresource("status").is_some() && rules.prepare_create.is_none() {
         remove(&mut object, "status");
     }

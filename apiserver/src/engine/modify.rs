@@ -183,7 +183,7 @@ async fn prepare(
     }
     codec::normalize(call.state.schema, new);
     let bound = call.info.subresource == "binding";
-    if rules.generation && !bound && content_changed(new, &old.value) {
+    if rules.generation && !bound && counts(resource, new, &old.value) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
     }
@@ -276,7 +276,24 @@ pub fn copy_field(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// Something else than metadata and status changed, or the deletion began.
+/// Resources whose generation counts other changes than those of the content: what they are.
+const COUNTED_METADATA: [(&str, &[&str]); 2] =
+    [("deployments", &["annotations"]), ("endpointslices", &["labels", "annotations"])];
+/// Resources whose generation never changes.
+const FIRST_GENERATION: [&str; 1] = ["priorityclasses"];
+
+/// A change that makes a new generation.
+fn counts(resource: &crate::resource::Resource, new: &Value, old: &Value) -> bool {
+    let name = resource.name.as_str();
+    if FIRST_GENERATION.contains(&name) {
+        return false;
+    }
+    let fields = COUNTED_METADATA.iter().find(|(counted, _)| *counted == name).map_or(&[][..], |(_, fields)| fields);
+    let changed = |field: &&str| new["metadata"][**field] != old["metadata"][**field];
+    content_changed(new, old) || fields.iter().any(changed)
+}
+
+/// Something else than metadata and status changed.
 fn content_changed(new: &Value, old: &Value) -> bool {
     let content = |value: &Value| -> Value {
         let mut value = value.clone();

@@ -2,6 +2,7 @@
 //! runs; compared are acceptance, the defaulted result and the faults.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use pintle_machinery::schema::StructType;
@@ -26,6 +27,8 @@ const BINDING: &str = "generated-limits";
 const AT_ONCE: usize = 6;
 /// Requests to make one difference small.
 const SHRINK: usize = 12;
+/// Servers have so long to write to new objects.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Stands for the resource version, which is another one on each server.
 const VERSION: &str = "<<version>>";
 
@@ -67,6 +70,7 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
         anchors.extend(anchor(pair, sample, &mut found).await?);
     }
     anyhow::ensure!(!anchors.is_empty(), "no sample is of such a kind");
+    settle(pair, &mut anchors).await?;
     let mut kinds: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, anchor) in anchors.iter().enumerate() {
         kinds.entry(anchor.sample.kind()).or_default().push(index);
@@ -117,13 +121,34 @@ async fn anchor(pair: &Pair, sample: &Sample, found: &mut Found) -> anyhow::Resu
     if !resource.allows("update") || upstream.status != 201 || ours.status != 201 {
         return Ok(Some(anchor));
     }
-    let version = |body: Option<Value>| {
-        let body = body.unwrap_or_default();
-        body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
-    };
-    anchor.versions = (version(upstream.json()), version(ours.json()));
     anchor.live = upstream.json().map(without_own);
     Ok(Some(anchor))
+}
+
+/// Waits until the servers have stopped writing to what was created, and takes down what is there then.
+async fn settle(pair: &Pair, anchors: &mut [Anchor]) -> anyhow::Result<()> {
+    tokio::time::sleep(SETTLE).await;
+    for anchor in anchors.iter_mut().filter(|anchor| anchor.live.is_some()) {
+        let (upstream, ours) = pair.send(&Request::new("GET", anchor.sample.path(anchor.namespace))).await?;
+        let version = |body: Option<Value>| {
+            let body = body.unwrap_or_default();
+            body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+        };
+        anchor.versions = (version(upstream.json()), version(ours.json()));
+        anchor.live = upstream.json().map(without_own);
+    }
+    Ok(())
+}
+
+/// The name under which an object is created again; some kinds have no choice.
+fn another_name(kind: &str, name: &str) -> String {
+    match kind {
+        "APIService" | "CustomResourceDefinition" => name.to_owned(),
+        "ClusterTrustBundle" => "example.com:sample:two".to_owned(),
+        "IPAddress" => "192.0.2.45".to_owned(),
+        _ if name.is_empty() => String::new(),
+        _ => format!("{name}-2"),
+    }
 }
 
 /// An object as a client that read it might write it to another server.
@@ -155,6 +180,9 @@ fn case(anchors: &[Anchor], by_kind: &[Vec<usize>], rng: &mut StdRng) -> Option<
         (Some(live), Verb::Update | Verb::UpdateStatus) if rng.random_range(0..100) < 70 => live.clone(),
         _ => anchor.sample.object.clone(),
     };
+    if verb == Verb::Create && !anchor.sample.name().is_empty() {
+        base["metadata"]["name"] = json!(another_name(&anchor.sample.kind(), anchor.sample.name()));
+    }
     if verb != Verb::Create && rng.random_range(0..100) < 60 {
         base["metadata"]["resourceVersion"] = json!(VERSION);
     }

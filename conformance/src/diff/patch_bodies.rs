@@ -215,11 +215,13 @@ fn direct(generator: &mut Generator<'_>, ty: &StructType, live: &Value, patch: &
         .filter(|site| site.present && !site.item && site.field.patch_strategy.merge && !is_identity(&site.place))
         .filter(|site| site.place.iter().all(|step| key(step).is_some()))
         .collect();
+    let spec = ty.field("spec").is_some();
     match generator.rng.random_range(0..5) {
-        0 => put(patch, &["spec", "$patch"], json!("replace")),
+        0 if spec => put(patch, &["spec", "$patch"], json!("replace")),
         1 => put(patch, &["metadata", "labels", "$patch"], json!(*generator.pick(&["replace", "delete"]))),
         2 => put(patch, &["metadata", "$deleteFromPrimitiveList/finalizers"], json!(["example.com/f"])),
-        _ if lists.is_empty() => put(patch, &["spec", "$retainKeys"], json!(["replicas"])),
+        _ if lists.is_empty() && spec => put(patch, &["spec", "$retainKeys"], json!(["replicas"])),
+        _ if lists.is_empty() => {}
         roll => {
             let site = *generator.pick(&lists);
             let keys: Vec<&str> = site.place.iter().filter_map(key).collect();

@@ -12,8 +12,20 @@ static VERSION: LazyLock<Regex> =
 static PRECONDITION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(ResourceVersion in precondition: \d+, ResourceVersion in object meta: )\d+"));
 
+/// Names that the server makes up without telling the prefix.
+static VOLUME: LazyLock<Regex> = LazyLock::new(|| pattern("kube-api-access-[a-z0-9]{5}"));
+/// A comparison of upstream's internal structs behind "may not be changed" messages: nobody else has these structs.
+static STRUCTS_APART: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)\n@@ -\d.*$"));
+/// Objects and lists as messages show them: upstream prints its internal structs with their Go names.
+static SHOWN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)(Invalid value|Duplicate value): [\[{].*[\]}](: |$)"));
+
 /// The UIDs that samples contain: these are the client's, not the server's.
 const GIVEN_UID: &str = "-0000-4000-8000-";
+
+/// Where the servers' Service addresses come from: their own range, and that of the ServiceCIDR of the samples.
+const RANGES: [&str; 2] = ["10.97.", "10.200."];
+/// Lists whose order is by chance: upstream takes roles from a map.
+const UNORDERED: [&str; 2] = ["resourceRules", "nonResourceRules"];
 
 /// Fields that a server fills with whatever is free; they differ unless the client asked for a value.
 const ALLOCATED: [&str; 4] = ["clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"];
@@ -52,6 +64,12 @@ fn object(map: &mut Map<String, Value>, sent: &str) {
             ("continue", Value::String(text)) if !text.is_empty() => *text = "<continue>".to_owned(),
             ("token", Value::String(text)) if text.matches('.').count() == 2 => *text = "<token>".to_owned(),
             (name, item) if ALLOCATED.contains(&name) && allocated(item, sent) => *item = "<allocated>".into(),
+            (name, item) if UNORDERED.contains(&name) => {
+                value(item, sent);
+                if let Some(items) = item.as_array_mut() {
+                    items.sort_by_key(Value::to_string);
+                }
+            }
             (_, item) => value(item, sent),
         }
     }
@@ -60,7 +78,9 @@ fn object(map: &mut Map<String, Value>, sent: &str) {
 fn allocated(item: &Value, sent: &str) -> bool {
     match item {
         Value::Array(items) => items.iter().any(|item| allocated(item, sent)),
-        Value::String(text) => text.starts_with("10.97.") && !sent.contains(text.as_str()),
+        Value::String(text) => {
+            RANGES.iter().any(|range| text.starts_with(range)) && !sent.contains(text.as_str())
+        }
         Value::Number(number) => {
             number.as_i64().is_some_and(|port| port > 29_999) && !sent.contains(&number.to_string())
         }
@@ -76,6 +96,9 @@ pub fn text(text: &str) -> String {
         text = TIME.replace_all(&text, replace_time).into_owned();
         text = VERSION.replace_all(&text, "${1}<version>").into_owned();
         text = PRECONDITION.replace_all(&text, "${1}<version>").into_owned();
+        text = VOLUME.replace_all(&text, "kube-api-access-<generated>").into_owned();
+        text = STRUCTS_APART.replace_all(&text, "").into_owned();
+        text = SHOWN.replace_all(&text, "${1}: <object>${2}").into_owned();
     }
     text
 }

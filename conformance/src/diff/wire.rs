@@ -118,7 +118,9 @@ impl Server {
     /// Reached by a kubeconfig.
     pub async fn connect(name: &'static str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
-        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        // "Come again later" is an answer too.
+        config.default_retry = false;
         let client = kube::Client::try_from(config).context("making a client")?;
         Ok(Self { name, kubeconfig: kubeconfig.to_owned(), client })
     }

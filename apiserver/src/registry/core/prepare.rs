@@ -7,12 +7,13 @@ use crate::registry::Context;
 use crate::registry::value::{at, default, get_mut, items, object_mut, remove, restore, set, text};
 
 /// A new Pod waits to be scheduled.
-pub fn pod_create(_context: &Context<'_>, pod: &mut Value) {
+pub fn pod_create(context: &Context<'_>, pod: &mut Value) {
     let class = qos::class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if !items(pod, "spec.schedulingGates").is_empty() {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates"}]);
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": crate::engine::meta::timestamp(context.now)}]);
     }
     set(pod, "status", status);
 }
@@ -90,6 +91,15 @@ pub fn daemon_set_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     let changed = context.subresource.is_none() && at(new, "spec.template") != at(old, "spec.template");
     let generation: i64 = before.unwrap_or(0) + i64::from(changed);
     set(object_mut(new, "metadata.annotations"), TEMPLATE_GENERATION, generation.to_string());
+}
+
+/// A new taint is there since now.
+pub fn taint_rule_create(context: &Context<'_>, rule: &mut Value) {
+    remove(rule, "status");
+    let taint = object_mut(rule, "spec.taint");
+    if at(taint, "timeAdded").is_null() {
+        set(taint, "timeAdded", crate::engine::meta::timestamp(context.now));
+    }
 }
 
 /// A new volume is pending, since now.
