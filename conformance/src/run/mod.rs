@@ -204,27 +204,26 @@ impl<'a> Judge<'a> {
         outcome: &mut Outcome,
     ) -> anyhow::Result<()> {
         let mut left = phase.tests;
-        while !left.is_empty() {
-            let before = left.len();
+        for first in std::iter::once(true).chain(std::iter::repeat(false)) {
+            let (before, processes) = (left.len(), phase.processes.min(left.len()));
             self.rounds += 1;
             let name = format!("{}-{}", phase.name, self.rounds);
-            self.display.say(&format!("-- {name}: {before} tests in {} processes", phase.processes.min(before)));
-            let processes = phase.processes.min(before);
-            let dir = self.dir.join("rounds");
-            let round = Round { name: &name, tests: &left, processes, dir: &dir, deadline };
+            self.display.say(&format!("-- {name}: {before} tests in {processes} processes"));
+            let (dir, only_serial) = (self.dir.join("rounds"), first && phase.serial);
+            let round = Round { name: &name, tests: &left, processes, only_serial, dir: &dir, deadline };
             let end = round::run(suite, &round, shutdown, |news| self.news(news, attempt)).await?;
             outcome.troubles.extend(end.troubles);
             outcome.interrupted = end.interrupted;
-            if end.interrupted {
-                return Ok(());
-            }
             let has_result = |test: &String| self.results.get(test).is_some_and(|result| result.attempt >= attempt);
             left.retain(|test| !has_result(test));
-            if left.len() == before {
-                return left.into_iter().try_for_each(|test| self.lost(test, attempt));
+            if end.interrupted || left.is_empty() {
+                return Ok(());
+            }
+            if left.len() == before && !first {
+                break;
             }
         }
-        Ok(())
+        left.into_iter().try_for_each(|test| self.lost(test, attempt))
     }
 
     fn news(&mut self, news: News, attempt: u32) -> anyhow::Result<()> {

@@ -11,13 +11,17 @@ pub struct Phase {
     pub tests: Vec<String>,
     /// In how many processes.
     pub processes: usize,
+    /// All of them are serial.
+    pub serial: bool,
 }
 
 /// The phases for `tests`.
 pub fn phases(tests: Vec<String>, processes: usize) -> Vec<Phase> {
     let (serial, parallel): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| name::is_serial(test));
-    let phases =
-        [Phase { name: "parallel", tests: parallel, processes }, Phase { name: "serial", tests: serial, processes: 1 }];
+    let phases = [
+        Phase { name: "parallel", tests: parallel, processes, serial: false },
+        Phase { name: "serial", tests: serial, processes: 1, serial: true },
+    ];
     phases.into_iter().filter(|phase| !phase.tests.is_empty()).collect()
 }
 

@@ -27,6 +27,8 @@ pub struct Round<'a> {
     pub tests: &'a [String],
     /// In how many processes.
     pub processes: usize,
+    /// ginkgo keeps all of them for the end: there is no need to go through the others before.
+    pub only_serial: bool,
     /// Where process logs and upstream's own report go.
     pub dir: &'a Path,
     /// No test runs longer than that.
@@ -66,6 +68,9 @@ pub async fn run(
     // With a total of one, ginkgo talks to nobody.
     let total = round.processes.max(2);
     let server = Server::start(listener, suite::Suite::new(round.processes, total), sender)?;
+    if round.only_serial {
+        server.no_more();
+    }
     let (mut workers, groups) = start(suite, round, &server, total)?;
     let mut keep = Keep { wanted: round.tests.iter().map(String::as_str).collect(), end: End::default() };
     let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -76,6 +81,10 @@ pub async fn run(
             Some((process, event)) = events.recv() => {
                 if let Some(news_of) = keep.sift(process, event) {
                     news(news_of)?;
+                }
+                // The rest of the suite is not wanted, and passing over a test takes a while too.
+                if keep.wanted.is_empty() {
+                    server.no_more();
                 }
             }
             ended = workers.join_next() => match ended {
@@ -140,6 +149,7 @@ fn start(
 
 /// Tells results from noise.
 struct Keep<'a> {
+    /// Tests without a result.
     wanted: BTreeSet<&'a str>,
     end: End,
 }
@@ -154,7 +164,7 @@ impl Keep<'_> {
                     "skipped" => report.failure.is_some(),
                     _ => false,
                 };
-                (ran && self.wanted.contains(report.name().as_str())).then_some(News::Test(process, report))
+                (ran && self.wanted.remove(report.name().as_str())).then_some(News::Test(process, report))
             }
             Event::Spec(report) => {
                 self.suite_node(&report);

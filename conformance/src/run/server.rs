@@ -50,6 +50,11 @@ impl Server {
         self.suite.lock().abort();
     }
 
+    /// No more tests are given out, serial ones aside.
+    pub fn no_more(&self) {
+        self.suite.lock().no_more();
+    }
+
     /// `process` is no more.
     pub fn exited(&self, process: usize) {
         self.suite.lock().exited(process);

@@ -47,6 +47,9 @@ pub enum Event {
     Progress(ProgressReport),
 }
 
+/// An index behind every suite's last test.
+const BEHIND_ALL: usize = 1 << 30;
+
 /// The state of one set of processes.
 pub struct Suite {
     exited: BTreeSet<usize>,
@@ -78,6 +81,11 @@ impl Suite {
     /// Tells all processes to clean up and end.
     pub fn abort(&mut self) {
         self.abort = true;
+    }
+
+    /// No more tests are given out; process 1 still goes through the serial ones, which it counts by itself.
+    pub fn no_more(&mut self) {
+        self.counter = BEHIND_ALL;
     }
 
     /// `process` is no more.
@@ -186,6 +194,8 @@ mod tests {
         let mut suite = Suite::new(2, 2);
         assert_eq!(get(&mut suite, "counter"), Reply::Json(json!({"Index": 0})));
         assert_eq!(get(&mut suite, "counter"), Reply::Json(json!({"Index": 1})));
+        suite.no_more();
+        assert_eq!(get(&mut suite, "counter"), Reply::Json(json!({"Index": BEHIND_ALL})));
     }
 
     #[test]
