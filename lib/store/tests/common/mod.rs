@@ -11,7 +11,7 @@ use std::time::Duration;
 use pintle_store::embedded::{Embedded, Options};
 use pintle_store::etcd::{self, Etcd};
 use pintle_store::memory::Memory;
-use pintle_store::{Store, Watch, WatchEvent, Window};
+use pintle_store::{Store, TlsFiles, Watch, WatchEvent, Window};
 use tempfile::TempDir;
 
 /// A store under test; what it stands on goes with it.
@@ -109,6 +109,7 @@ pub struct Cluster {
     binary: PathBuf,
     pub members: Vec<Member>,
     dir: TempDir,
+    tls: Option<TlsFiles>,
 }
 
 /// One member.
@@ -125,20 +126,38 @@ impl Cluster {
         let binary = etcd_binary()?;
         let member = |at: usize| Member { name: format!("m{at}"), client: free_port(), peer: free_port(), child: None };
         let members = (0..size).map(member).collect();
-        let mut cluster = Self { binary, members, dir: tempfile::tempdir().expect("temporary directory") };
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut cluster = Self { binary, members, dir, tls: None };
         (0..size).for_each(|at| cluster.run(at));
+        Some(cluster)
+    }
+
+    /// Starts one member that shows a certificate to its clients and wants theirs.
+    pub fn start_with_tls(files: &TlsFiles) -> Option<Self> {
+        let mut cluster = Self::start(1)?;
+        cluster.kill(0);
+        cluster.dir = tempfile::tempdir().expect("temporary directory");
+        cluster.tls = Some(files.clone());
+        cluster.run(0);
         Some(cluster)
     }
 
     /// Starts a member (again).
     pub fn run(&mut self, at: usize) {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let scheme = self.scheme();
         let peers: Vec<_> = self.members.iter().map(|m| format!("{}={}", m.name, url(m.peer))).collect();
         let member = &mut self.members[at];
-        let child = Command::new(&self.binary)
+        let client = format!("{scheme}://127.0.0.1:{}", member.client);
+        let mut command = Command::new(&self.binary);
+        if let Some(TlsFiles { ca: Some(ca), cert: Some(cert), key: Some(key) }) = &self.tls {
+            command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(ca);
+            command.arg("--cert-file").arg(cert).arg("--key-file").arg(key);
+        }
+        let child = command
             .args(["--name", &member.name, "--data-dir"])
             .arg(self.dir.path().join(&member.name))
-            .args(["--listen-client-urls", &url(member.client), "--advertise-client-urls", &url(member.client)])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &url(member.peer), "--initial-advertise-peer-urls", &url(member.peer)])
             .args(["--initial-cluster", &peers.join(","), "--unsafe-no-fsync"])
             .args([
@@ -175,7 +194,11 @@ impl Cluster {
 
     /// The members' URLs.
     pub fn urls(&self) -> Vec<String> {
-        self.members.iter().map(|member| format!("http://127.0.0.1:{}", member.client)).collect()
+        self.members.iter().map(|member| format!("{}://127.0.0.1:{}", self.scheme(), member.client)).collect()
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// A store on all members.
