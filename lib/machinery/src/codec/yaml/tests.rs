@@ -69,3 +69,9 @@ fn only_the_first_document_counts() {
     assert_eq!(value(""), Value::Null);
     assert_eq!(value("- a"), json!(["a"]));
 }
+
+#[test]
+fn a_tag_with_a_comma_is_an_error() {
+    let error = parse(b"a: [!!x, y]").unwrap_err();
+    assert_eq!(error.to_string(), "yaml: did not find expected whitespace or line break");
+}
