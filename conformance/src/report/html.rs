@@ -253,7 +253,7 @@ mod tests {
         for expected in [
             "<title>Conformance: 1 of 4 passed</title>",
             "<td>sig-a</td><td data-v=\"50.00\"><svg",
-            "<summary>[sig-a] two &lt;b&gt; [Conformance]<br><small>expected &lt;1&gt;, got 2 | 3</small>",
+            "<summary>[sig-a] two &lt;b&gt; [Conformance]<br><small>expected &lt;1&gt;, got 2 | 3 more</small>",
             "<pre>expected &lt;1&gt;, got 2 | 3\nmore</pre>",
             "one &amp; two",
             "1 failed · 1 lost with their process",

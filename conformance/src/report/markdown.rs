@@ -110,13 +110,10 @@ fn failures(summary: &Summary<'_>) -> String {
     text
 }
 
-/// The first line of the assertion.
+/// The assertion in a line.
 pub fn reason(test: &TestResult) -> String {
     match &test.failure {
-        Some(failure) => {
-            let first = failure.message.lines().next().unwrap_or_default();
-            short(&first.split_whitespace().collect::<Vec<_>>().join(" "), 160)
-        }
+        Some(failure) => short(&failure.message.split_whitespace().collect::<Vec<_>>().join(" "), 160),
         None => test.state.text().to_owned(),
     }
 }
@@ -169,7 +166,7 @@ mod tests {
     #[test]
     fn figures_name_what_did_not_pass() {
         let text = figures(&Summary::new(&mixed(), None));
-        assert!(text.contains("- \\[sig-a\\] two \\<b> \\[Conformance\\]: expected \\<1>, got 2 \\| 3\n"), "{text}");
+        assert!(text.contains("- \\[sig-a\\] two \\<b> \\[Conformance\\]: expected \\<1>, got 2 \\| 3 more\n"), "{text}");
         assert!(text.contains("- \\[sig-b\\] three \\[Conformance\\]: lost\n"), "{text}");
     }
 

@@ -296,9 +296,7 @@ impl<'a> Judge<'a> {
         let log = |test: &TestResult| std::fs::read_to_string(self.dir.join(test.log.as_ref()?)).ok();
         write("junit.xml", junit::document(&results, log))?;
         let verdict = self.known.judge(&results.tests);
-        for trouble in &outcome.troubles {
-            eprintln!("trouble: {trouble}");
-        }
+        outcome.troubles.iter().for_each(|trouble| eprintln!("trouble: {trouble}"));
         let flaked: Vec<&str> = results.tests.iter().filter(|test| test.flaked()).map(|test| &*test.test).collect();
         for (what, tests) in [
             ("failed", verdict.unexpected.iter().map(|result| result.test.as_str()).collect()),

@@ -48,7 +48,7 @@ pub enum News {
 /// How a round ended.
 #[derive(Debug, Default, PartialEq)]
 pub struct End {
-    /// The user or the time limit ended it.
+    /// The user, the time limit, or a suite that could not be set up ended it.
     pub interrupted: bool,
     /// What went wrong outside of tests.
     pub troubles: Vec<String>,
@@ -174,13 +174,19 @@ impl Keep<'_> {
         }
     }
 
-    /// The suite's own set-up can fail too; upstream's reporting after it is of no interest.
+    /// The suite's own set-up can fail too: no test runs then. Upstream's reporting after it is of no interest.
     fn suite_node(&mut self, report: &SpecReport) {
         let bad = matches!(report.state.as_str(), "failed" | "panicked" | "timedout");
-        if bad && !report.leaf_node_type.starts_with("ReportAfter") {
-            let message = report.failure.as_ref().map(|failure| failure.message.trim().to_owned()).unwrap_or_default();
+        if !bad || report.leaf_node_type.starts_with("ReportAfter") {
+            return;
+        }
+        let message = report.failure.as_ref().map(|failure| failure.message.trim().to_owned()).unwrap_or_default();
+        let set_up = report.leaf_node_type.ends_with("BeforeSuite");
+        // All processes tell of it.
+        if !(set_up && self.end.interrupted) {
             self.end.troubles.push(format!("{}: {message}", report.leaf_node_type));
         }
+        self.end.interrupted |= set_up;
     }
 
     /// 0 and 1 are how Go's test binaries end: all passed, some failed.

@@ -28,6 +28,10 @@ until_is() { until [ "$(get "$1")" = "$2" ]; do sleep 0.02; done; }
 post suite-will-begin '{"StartTime":"2026-11-30T10:00:00Z"}'
 [ "$process" != 1 ] || post before-suite-completed '{"Data":null,"State":"passed"}'
 until_is before-suite-state 200
+if [ "$behave" = no-nodes ]; then
+  post did-run '{"LeafNodeType":"SynchronizedBeforeSuite","State":"failed","Failure":{"Message":"no nodes"}}'
+  exit 1
+fi
 run() {
   local index=$1 test state more
   test=${tests[$index]} state=passed more=
@@ -180,6 +184,14 @@ async fn an_interrupted_run_is_resumed() {
     let error = bench.run(&["resume"], &CancellationToken::new()).await.unwrap_err();
     assert_eq!((error.as_str(), bench.states().len()), ("1 tests failed", 3));
     assert_eq!(Results::load(&bench.path("out")).unwrap().runs.len(), 2);
+}
+
+#[tokio::test]
+async fn a_suite_that_can_not_be_set_up_loses_no_tests() {
+    let bench = Bench::new();
+    let error = bench.run(&["--", "--behave=no-nodes"], &CancellationToken::new()).await.unwrap_err();
+    assert!(error.starts_with("interrupted"), "{error}");
+    assert!(bench.states().is_empty());
 }
 
 #[tokio::test]
