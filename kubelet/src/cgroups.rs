@@ -72,21 +72,62 @@ impl Cgroups {
         if self.driver == CgroupDriver::Systemd {
             return Ok(());
         }
-        let limits = resources::for_pod(pod);
         let path = self.path(pod);
         match &self.hierarchy {
-            Hierarchy::V1(mounts) => {
-                for mount in mounts {
-                    make_v1(mount, &path)?;
-                    limit_v1(&mount.join(&path), limits);
-                }
-            }
-            Hierarchy::V2(mount) => {
-                make_v2(mount, &path)?;
-                limit_v2(&mount.join(&path), limits);
-            }
+            Hierarchy::V1(mounts) => mounts.iter().try_for_each(|mount| make_v1(mount, &path))?,
+            Hierarchy::V2(mount) => make_v2(mount, &path)?,
+        }
+        if let Err(error) = self.limit(&path, resources::for_pod(pod)) {
+            tracing::debug!(path, %error, "control group value not set");
         }
         Ok(())
+    }
+
+    /// Raises those values of the pod's group that are to grow; what shrinks waits until the containers have shrunk.
+    pub fn grow(&self, pod: &Pod, limits: PodLimits) -> io::Result<()> {
+        if self.driver == CgroupDriver::Systemd {
+            return Ok(());
+        }
+        let path = self.path(pod);
+        let now = self.limits(&path);
+        // No limit is as large as it can be.
+        let larger = |wanted: Option<i64>, now: Option<i64>| wanted.filter(|w| now.is_some_and(|n| *w > n));
+        let grown = PodLimits {
+            shares: limits.shares,
+            quota: larger(limits.quota, now.0),
+            memory: larger(limits.memory, now.1),
+        };
+        self.limit(&path, grown)
+    }
+
+    /// Sets the values of the pod's group.
+    pub fn set(&self, pod: &Pod, limits: PodLimits) -> io::Result<()> {
+        if self.driver == CgroupDriver::Systemd {
+            return Ok(());
+        }
+        self.limit(&self.path(pod), limits)
+    }
+
+    fn limit(&self, path: &str, limits: PodLimits) -> io::Result<()> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => mounts.iter().try_for_each(|mount| limit_v1(&mount.join(path), limits)),
+            Hierarchy::V2(mount) => limit_v2(&mount.join(path), limits),
+        }
+    }
+
+    /// CPU quota and memory limit of a group, each if it has one.
+    fn limits(&self, path: &str) -> (Option<i64>, Option<i64>) {
+        let read = |dir: &Path, file: &str| {
+            let text = fs::read_to_string(dir.join(path).join(file)).ok()?;
+            text.split_whitespace().next()?.parse::<i64>().ok().filter(|v| *v >= 0)
+        };
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => {
+                let first = |file: &str| mounts.iter().find_map(|mount| read(mount, file));
+                (first("cpu.cfs_quota_us"), first("memory.limit_in_bytes"))
+            }
+            Hierarchy::V2(mount) => (read(mount, "cpu.max"), read(mount, "memory.max")),
+        }
     }
 
     /// Weighs the classes against each other: burstable pods by their requests together, best-effort ones as little as
@@ -99,10 +140,8 @@ impl Cgroups {
         for (class, shares) in [("burstable", resources::shares(burstable_milli)), ("besteffort", resources::shares(0))]
         {
             let path = format!("{under}kubepods/{class}");
-            let limits = PodLimits { shares, quota: None, memory: None };
-            match &self.hierarchy {
-                Hierarchy::V1(mounts) => mounts.iter().for_each(|m| limit_v1(&m.join(&path), limits)),
-                Hierarchy::V2(mount) => limit_v2(&mount.join(&path), limits),
+            if let Err(error) = self.limit(&path, PodLimits { shares, quota: None, memory: None }) {
+                tracing::debug!(path, %error, "class not weighed");
             }
         }
     }
@@ -195,34 +234,29 @@ fn make_v2(mount: &Path, path: &str) -> io::Result<()> {
 }
 
 /// Writes a value if the controller is there.
-fn put(dir: &Path, file: &str, value: impl ToString) {
+fn put(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
     let path = dir.join(file);
-    if path.exists()
-        && let Err(error) = fs::write(&path, value.to_string())
-    {
-        tracing::debug!(path = %path.display(), %error, "control group value not set");
+    if !path.exists() {
+        return Ok(());
     }
+    fs::write(&path, value.to_string()).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
-fn limit_v1(dir: &Path, limits: PodLimits) {
-    put(dir, "cpu.shares", limits.shares);
+fn limit_v1(dir: &Path, limits: PodLimits) -> io::Result<()> {
+    put(dir, "cpu.shares", limits.shares)?;
     if let Some(quota) = limits.quota {
-        put(dir, "cpu.cfs_period_us", resources::QUOTA_PERIOD);
-        put(dir, "cpu.cfs_quota_us", quota);
+        put(dir, "cpu.cfs_period_us", resources::QUOTA_PERIOD)?;
+        put(dir, "cpu.cfs_quota_us", quota)?;
     }
-    if let Some(memory) = limits.memory {
-        put(dir, "memory.limit_in_bytes", memory);
-    }
+    limits.memory.map_or(Ok(()), |memory| put(dir, "memory.limit_in_bytes", memory))
 }
 
-fn limit_v2(dir: &Path, limits: PodLimits) {
-    put(dir, "cpu.weight", 1 + (limits.shares - 2) * 9999 / 262_142);
+fn limit_v2(dir: &Path, limits: PodLimits) -> io::Result<()> {
+    put(dir, "cpu.weight", 1 + (limits.shares - 2) * 9999 / 262_142)?;
     if let Some(quota) = limits.quota {
-        put(dir, "cpu.max", format!("{quota} {}", resources::QUOTA_PERIOD));
+        put(dir, "cpu.max", format!("{quota} {}", resources::QUOTA_PERIOD))?;
     }
-    if let Some(memory) = limits.memory {
-        put(dir, "memory.max", memory);
-    }
+    limits.memory.map_or(Ok(()), |memory| put(dir, "memory.max", memory))
 }
 
 fn remove_tree(dir: &Path) {
@@ -247,6 +281,28 @@ mod tests {
             "cgroup /c/cpu cgroup rw 0 0\ncgroup /c/systemd cgroup rw 0 0\ncgroup2 /c/unified cgroup2 rw 0 0\n";
         assert!(matches!(hierarchy(hybrid), Hierarchy::V1(m) if m.len() == 2));
         assert!(matches!(hierarchy("cgroup2 /c cgroup2 rw 0 0\n"), Hierarchy::V2(_)));
+    }
+
+    #[test]
+    fn what_grows_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "u"}, "spec": {"containers": []}})).unwrap();
+        let (mounts, root) = (vec![dir.path().to_path_buf()], String::new());
+        let all = mounts.clone();
+        let groups = Cgroups { hierarchy: Hierarchy::V1(mounts), all, driver: CgroupDriver::Cgroupfs, root };
+        let group = dir.path().join(groups.path(&pod));
+        fs::create_dir_all(&group).unwrap();
+        let files = ["cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us", "memory.limit_in_bytes"];
+        let put = |values: [&str; 4]| files.iter().zip(values).for_each(|(f, v)| fs::write(group.join(f), v).unwrap());
+        let get = || files.map(|f| fs::read_to_string(group.join(f)).unwrap());
+        let limits = PodLimits { shares: 20, quota: Some(5000), memory: Some(50) };
+        put(["10", "100000", "-1", "100"]);
+        groups.grow(&pod, limits).unwrap();
+        assert_eq!(get(), ["20", "100000", "-1", "100"]);
+        groups.set(&pod, limits).unwrap();
+        assert_eq!(get(), ["20", "100000", "5000", "50"]);
+        groups.grow(&pod, PodLimits { quota: Some(4000), memory: Some(60), ..limits }).unwrap();
+        assert_eq!(get(), ["20", "100000", "5000", "60"]);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! - [`pods`]: one task a pod (`worker`), observe → plan → execute. [`pods::plan`] is the pure state machine,
 //!   [`pods::status`] the pure view of it in the API; `steps`, `kill` and `observe` talk to the runtime; `writer` patches
 //!   the API; `manager` feeds the workers from the API's pods, the runtime's list and events, and the clock;
+//! - [`pods::resize`]: what a pod asks for and what it was granted; workers see the latter alone;
 //! - [`container`], [`dns`]: pure translation of specifications into the runtime's configuration;
-//! - `volumes`: plugins that bring volumes to paths of the node; `objects`: ConfigMaps, Secrets, tokens;
+//! - `volumes`: plugins that bring volumes to paths of the node; `objects`: ConfigMaps, Secrets, tokens; `certificates`:
+//!   key pairs and certificates of pods;
 //! - `probes`, [`images`], [`cgroups`], `gc`, `admission`: as their names say;
 //! - [`node`]: the Node object, its status and its Lease; [`server`]: HTTPS on port 10250.
 //!
@@ -17,10 +19,10 @@
 //!   list is for what happens by itself;
 //! - no state but what the runtime and the API hold, and back-off counters; nothing global.
 //!
-//! Not here yet: eviction, node shutdown, in-place resize, device plugins, CSI, image volumes, user
-//! namespaces.
+//! Not here yet: eviction, node shutdown, device plugins, CSI, user namespaces.
 
 mod admission;
+mod certificates;
 pub mod cgroups;
 pub mod config;
 pub mod container;

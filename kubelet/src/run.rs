@@ -16,6 +16,7 @@ use pintle_serving::metrics::Registry;
 use pintle_serving::tls::Tls;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::config::{Config, ServerTls};
 use crate::gc;
@@ -28,6 +29,7 @@ use crate::pods::manager::Manager;
 use crate::pods::statics;
 use crate::server::Server;
 use crate::shared::Shared;
+use crate::volumes::TrustBundles;
 
 /// Runs a kubelet until `shutdown`; containers go on running afterwards.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
@@ -46,6 +48,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let nodes = Cache::start(Api::<Node>::all(client.clone()), only, shutdown.clone());
     let shared = Arc::new(Shared {
         images: Images::new(cri.clone(), objects.clone(), events.clone()),
+        trust: TrustBundles::new(client.clone(), shutdown.clone()),
+        certificates: Certificates::new(client.clone(), &config.node_name, nodes.clone(), shutdown.clone()),
         machine: Machine::read(),
         shutdown: shutdown.clone(),
         client: client.clone(),

@@ -9,6 +9,7 @@ use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates::Certificates;
 use crate::cgroups::Cgroups;
 use crate::config::Config;
 use crate::container::field::Allocatable;
@@ -16,6 +17,7 @@ use crate::images::Images;
 use crate::node::machine::Machine;
 use crate::objects::Store;
 use crate::pods::spec;
+use crate::volumes::TrustBundles;
 
 /// Shared by the parts of one kubelet.
 pub struct Shared {
@@ -37,6 +39,10 @@ pub struct Shared {
     pub cgroups: Cgroups,
     /// Images.
     pub images: Images,
+    /// Trust bundles of the cluster.
+    pub trust: TrustBundles,
+    /// Certificates of pods.
+    pub certificates: Certificates,
     /// The machine.
     pub machine: Machine,
     /// Ends every task of this kubelet.

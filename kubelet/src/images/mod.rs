@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use parking_lot::Mutex;
 use pintle_client::events::Recorder;
 use pintle_cri::messages as cri;
@@ -48,15 +48,14 @@ impl Images {
         Self { cri, objects, events, used: Arc::default() }
     }
 
-    /// The container's image, pulled if its policy asks for it.
+    /// An image that the pod names, pulled if the policy asks for it.
     pub async fn ensure(
         &self,
         pod: &Pod,
-        container: &Container,
+        (name, policy): (&str, Option<&str>),
         sandbox: &cri::PodSandboxConfig,
         about: &ObjectReference,
     ) -> Result<Present, Missing> {
-        let name = container.image.as_deref().unwrap_or_default();
         let Some(full) = with_tag(name) else {
             let message = format!(
                 "Failed to apply default image tag {name:?}: couldn't parse image name {name:?}: invalid reference format"
@@ -64,7 +63,7 @@ impl Images {
             self.events.warning(about, "InspectFailed", message.clone());
             return Err(Missing { reason: "InvalidImageName", message });
         };
-        let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
+        let policy = policy.unwrap_or(if full.ends_with(":latest") { "Always" } else { "IfNotPresent" });
         let present = match self.status(&full).await {
             Ok(present) => present,
             Err(error) => {

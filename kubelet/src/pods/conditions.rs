@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::resize;
 use super::spec::{self, Kind};
+use super::status::{Facts, Resize};
 
 /// What a condition says, before times.
 struct Verdict {
@@ -16,12 +18,12 @@ struct Verdict {
 
 /// The kubelet's conditions; the transition time of one that keeps its status is kept.
 pub fn conditions(
-    pod: &Pod,
+    facts: Facts<'_>,
     status: &PodStatus,
     previous: Option<&PodStatus>,
     sandbox: bool,
-    now: Timestamp,
 ) -> Vec<PodCondition> {
+    let Facts { pod, now, .. } = facts;
     let old = |kind: &str| {
         let list = previous.and_then(|p| p.conditions.as_ref()).or(pod.status.as_ref()?.conditions.as_ref())?;
         list.iter().find(|c| c.type_ == kind).cloned()
@@ -32,7 +34,8 @@ pub fn conditions(
     let scheduled = Verdict { kind: "PodScheduled", status: true, reason: "", message: String::new() };
     let started = Verdict { kind: "PodReadyToStartContainers", status: sandbox, reason: "", message: String::new() };
     let all = [started, initialized(pod, status, phase), gates, containers, scheduled];
-    let of = |verdict: Verdict| {
+    let own = all.into_iter().map(|verdict| (verdict, pod.metadata.generation));
+    let of = |(verdict, generation): (Verdict, Option<i64>)| {
         let text = if verdict.status { "True" } else { "False" };
         let before = old(verdict.kind);
         let kept = before.filter(|b| b.status == text).and_then(|b| b.last_transition_time);
@@ -43,10 +46,23 @@ pub fn conditions(
             message: Some(verdict.message).filter(|m| !m.is_empty()),
             last_transition_time: kept.or(Some(Time(whole_second(now)))),
             last_probe_time: None,
-            observed_generation: pod.metadata.generation,
+            observed_generation: generation,
         }
     };
-    all.into_iter().map(of).collect()
+    own.chain(resizes(facts.resize)).map(of).collect()
+}
+
+/// The conditions of a resize, which are there only as long as it lasts.
+fn resizes(resize: Resize<'_>) -> impl Iterator<Item = (Verdict, Option<i64>)> {
+    let pending = resize.pending.map(|p| {
+        let message = p.message.clone();
+        (Verdict { kind: resize::PENDING, status: true, reason: p.reason, message }, p.generation)
+    });
+    let in_progress = resize.in_progress.map(|(generation, trouble)| {
+        let reason = if trouble.is_empty() { "" } else { "Error" };
+        (Verdict { kind: resize::IN_PROGRESS, status: true, reason, message: trouble.to_owned() }, generation)
+    });
+    pending.into_iter().chain(in_progress)
 }
 
 /// The API keeps whole seconds.

@@ -12,11 +12,13 @@ use pintle_client::cache::{Cache, Change};
 use tokio_util::sync::CancellationToken;
 
 use super::observe::{self, Listing, Mark};
+use super::resize::{self, Pending};
 use super::spec;
 use super::worker::{self, Handle, Message};
 use super::writer::Target;
-use crate::admission;
+use crate::admission::{self, Rejection};
 use crate::container::resources;
+use crate::quantity;
 use crate::shared::Shared;
 use crate::volumes;
 
@@ -29,7 +31,12 @@ const RETRY_EVENTS: Duration = Duration::from_secs(5);
 /// A pod on this node.
 #[derive(Clone)]
 struct Entry {
+    /// With the resources that it was granted.
     pod: Arc<Pod>,
+    /// As the API has it.
+    wanted: Arc<Pod>,
+    /// Why the two differ.
+    pending: Option<Pending>,
     handle: Handle,
 }
 
@@ -39,6 +46,11 @@ impl Entry {
         let ended = |s: Option<&PodStatus>| spec::is_terminal_phase(s.and_then(|s| s.phase.as_deref()));
         ended(self.pod.status.as_ref()) || ended(self.handle.status.borrow().status.as_deref())
     }
+}
+
+/// The node has admitted the pod before.
+fn is_taken(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|s| s.start_time.is_some())
 }
 
 /// All pods of the node. Clones share them.
@@ -79,6 +91,7 @@ impl Manager {
                 _ = relist.tick() => match observe::list(&self.shared.cri).await {
                     Ok(listing) => {
                         self.relisted(&mut known, listing);
+                        self.grant_deferred();
                         if !std::mem::replace(&mut swept, true) {
                             self.sweep().await;
                         }
@@ -152,35 +165,89 @@ impl Manager {
     pub fn update(&self, pod: Arc<Pod>) {
         let uid = spec::uid(&pod).to_owned();
         let mut entries = self.entries.lock();
-        if let Some(entry) = entries.get_mut(&uid) {
-            entry.pod = pod.clone();
-            let _ = entry.handle.messages.send(Message::Pod(pod));
-            return;
+        if entries.contains_key(&uid) {
+            return self.grant(&mut entries, &uid, pod);
         }
         let rejected = self.reject(&pod, &entries);
-        let handle = self.spawn(uid.clone(), pod.clone(), rejected);
-        entries.insert(uid, Entry { pod, handle });
+        let granted = if is_taken(&pod) { Arc::new(resize::adopted(&pod)) } else { pod.clone() };
+        let handle = self.spawn(uid.clone(), granted.clone(), rejected);
+        let (wanted, pending) = (pod.clone(), None);
+        let resized = resize::differs(&wanted, &granted);
+        entries.insert(uid.clone(), Entry { pod: granted, wanted, pending, handle });
+        if resized {
+            self.grant(&mut entries, &uid, pod);
+        }
+    }
+
+    /// Hands a new version of a pod to its worker: with the resources that it asks for if the node has them, with those
+    /// that it had otherwise.
+    fn grant(&self, entries: &mut HashMap<String, Entry>, uid: &str, wanted: Arc<Pod>) {
+        let Some(entry) = entries.get(uid) else { return };
+        let pending = if entry.ended() || !resize::differs(&wanted, &entry.pod) {
+            None
+        } else {
+            let others = entries.iter().filter(|(other, e)| *other != uid && !e.ended());
+            let others: Vec<Arc<Pod>> = others.map(|(_, e)| e.pod.clone()).collect();
+            self.on_node(&others, |node| resize::decide(&wanted, node).err())
+        };
+        let pod = match &pending {
+            None => wanted.clone(),
+            Some(_) => Arc::new(resize::with_resources(&wanted, &entry.pod)),
+        };
+        let Some(entry) = entries.get_mut(uid) else { return };
+        if Arc::ptr_eq(&entry.wanted, &wanted) && entry.pending == pending && pending.is_some() {
+            return;
+        }
+        let _ = entry.handle.messages.send(Message::Pod(pod.clone(), pending.clone()));
+        (entry.pod, entry.wanted, entry.pending) = (pod, wanted, pending);
+    }
+
+    /// Looks again at what could not be granted: another pod may have left room.
+    fn grant_deferred(&self) {
+        let mut entries = self.entries.lock();
+        let waiting = entries.iter().filter(|(_, e)| e.pending.is_some());
+        let waiting: Vec<(String, Arc<Pod>)> = waiting.map(|(uid, e)| (uid.clone(), e.wanted.clone())).collect();
+        for (uid, wanted) in waiting {
+            self.grant(&mut entries, &uid, wanted);
+        }
     }
 
     /// Whether the node takes a new pod; one that was taken before is not asked again.
-    fn reject(&self, pod: &Pod, entries: &HashMap<String, Entry>) -> Option<(String, String)> {
-        let status = pod.status.as_ref();
-        let taken = status.is_some_and(|s| s.start_time.is_some()) || pod.metadata.deletion_timestamp.is_some();
-        if taken || spec::is_static(pod) {
+    fn reject(&self, pod: &Pod, entries: &HashMap<String, Entry>) -> Option<Rejection> {
+        if is_taken(pod) || pod.metadata.deletion_timestamp.is_some() || spec::is_static(pod) {
             return None;
         }
         let active: Vec<Arc<Pod>> = entries.values().filter(|e| !e.ended()).map(|e| e.pod.clone()).collect();
-        let node = self.shared.nodes.get(None, &self.shared.config.node_name);
-        let labels = node.and_then(|n| n.metadata.labels.clone()).unwrap_or_else(|| self.shared.config.labels.clone());
+        self.on_node(&active, |node| admission::reject(pod, node))
+    }
+
+    /// The node with other pods on it, as decisions need it.
+    fn on_node<T>(&self, active: &[Arc<Pod>], decide: impl FnOnce(&admission::Node<'_>) -> T) -> T {
         let config = &self.shared.config;
+        let object = self.shared.nodes.get(None, &config.node_name);
+        let labels = object.as_ref().and_then(|n| n.metadata.labels.clone());
         let node = admission::Node {
             name: &config.node_name,
-            labels: &labels,
-            allocatable: self.shared.allocatable(),
-            max_pods: config.max_pods,
-            active: &active,
+            labels: &labels.unwrap_or_else(|| config.labels.clone()),
+            taints: object.as_ref().and_then(|n| n.spec.as_ref()?.taints.as_deref()).unwrap_or_default(),
+            allocatable: &self.sizes(),
+            active,
         };
-        admission::reject(pod, &node)
+        decide(&node)
+    }
+
+    /// What pods may use of the node, by resource: what the machine has, and what its object tells of others.
+    fn sizes(&self) -> BTreeMap<String, i64> {
+        let node = self.shared.nodes.get(None, &self.shared.config.node_name);
+        let told = node.as_ref().and_then(|n| n.status.as_ref()?.allocatable.as_ref());
+        let mut sizes: BTreeMap<String, i64> =
+            told.into_iter().flatten().map(|(name, q)| (name.clone(), quantity::value(q))).collect();
+        let own = self.shared.allocatable();
+        let pods = i64::from(self.shared.config.max_pods);
+        for (name, value) in [("pods", pods), ("cpu", own.cpu_milli), ("memory", own.memory)] {
+            sizes.insert(name.to_owned(), value);
+        }
+        sizes
     }
 
     /// A static pod's file is gone.
@@ -193,7 +260,7 @@ impl Manager {
         self.tell(uid, Message::Mirror(target));
     }
 
-    fn spawn(&self, uid: String, pod: Arc<Pod>, rejected: Option<(String, String)>) -> Handle {
+    fn spawn(&self, uid: String, pod: Arc<Pod>, rejected: Option<Rejection>) -> Handle {
         let entries = self.entries.clone();
         worker::spawn(self.shared.clone(), pod, rejected, move || {
             entries.lock().remove(&uid);
@@ -254,7 +321,7 @@ impl Manager {
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         let entries = self.entries.lock();
         let with_status = |entry: &Entry| {
-            let mut pod = (*entry.pod).clone();
+            let mut pod = (*entry.wanted).clone();
             if let Some(status) = entry.handle.status.borrow().status.as_deref() {
                 pod.status = Some(status.clone());
             }

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ResourceRequirements;
+
+use crate::container::resources::PodLimits;
 
 /// First delay of restarting a crashing container, and of pulling an image again.
 pub const BACKOFF_START: SignedDuration = SignedDuration::from_secs(10);
@@ -47,6 +50,8 @@ pub struct Failure {
     pub message: String,
     /// When to try again.
     pub retry_at: Timestamp,
+    /// The image that could not be had, if that is the trouble.
+    pub image: Option<String>,
 }
 
 /// The kind of a probe.
@@ -106,6 +111,14 @@ pub struct Memory {
     pub stopped: BTreeSet<String>,
     /// The sandbox could not be made, or the pod not be prepared for it.
     pub failure: Option<Failure>,
+    /// Resources that containers really have, by id.
+    pub actuated: BTreeMap<String, Option<ResourceRequirements>>,
+    /// Ids of containers that were ended to be started again with other resources.
+    pub restart: BTreeSet<String>,
+    /// Values of the pod's control group, once it is there.
+    pub group: Option<PodLimits>,
+    /// Granted resources could not be put into effect.
+    pub unresized: Option<Failure>,
 }
 
 impl Memory {

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod model;
 pub mod observe;
 pub mod plan;
+pub mod resize;
 pub mod spec;
 pub mod statics;
 pub mod status;

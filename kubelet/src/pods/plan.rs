@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::memory::{Failure, Memory, ProbeKind};
 use super::model::{Record, RuntimePod, Sandbox, State};
+use super::resize;
 use super::spec::{self, Kind};
 
 /// Why a pod is to be ended.
@@ -67,6 +68,11 @@ pub enum Action {
         /// It ran before and ended: the crash back-off grows.
         crashed: bool,
     },
+    /// Change resources in place: of the pod's control group, and of these containers.
+    Resize {
+        /// Their ids and names.
+        containers: Vec<(String, String)>,
+    },
     /// Stop a container; kills run beside each other.
     Kill {
         /// Its id.
@@ -100,6 +106,8 @@ pub struct Plan {
     pub waiting: BTreeMap<String, Waiting>,
     /// Nothing of the pod runs and nothing will.
     pub done: bool,
+    /// Ids of containers that are killed to be started again, whatever their restart policy.
+    pub restarts: Vec<String>,
 }
 
 impl Plan {
@@ -120,7 +128,7 @@ pub fn plan(view: View<'_>) -> Plan {
     if let Some(termination) = view.termination {
         let deadline = termination.since + jiff::SignedDuration::from_secs(termination.grace);
         end(view, &mut plan, Some(deadline));
-    } else if ended_before(view.pod) || finished(view.pod, view.runtime) {
+    } else if ended_before(view.pod) || finished(view.pod, view.runtime, view.memory) {
         end(view, &mut plan, None);
     } else {
         match usable_sandbox(view.pod, view.runtime) {
@@ -143,13 +151,15 @@ pub fn usable_sandbox<'a>(pod: &Pod, runtime: &'a RuntimePod) -> Option<&'a Sand
 }
 
 /// True if no container of the pod runs or will run again by its restart policy.
-pub fn finished(pod: &Pod, runtime: &RuntimePod) -> bool {
+pub fn finished(pod: &Pod, runtime: &RuntimePod, memory: &Memory) -> bool {
+    let over_for_good =
+        |kind, c: &Container, r: &Record| !memory.restart.contains(&r.id) && ended_for_good(pod, kind, c, r);
     let failed_init = spec::init_containers(pod).iter().any(|c| {
         !spec::is_sidecar(Kind::Init, c)
-            && runtime.latest(&c.name).is_some_and(|r| ended_for_good(pod, Kind::Init, c, r) && r.exit_code != 0)
+            && runtime.latest(&c.name).is_some_and(|r| over_for_good(Kind::Init, c, r) && r.exit_code != 0)
     });
     let apps = &spec::spec(pod).containers;
-    let over = apps.iter().all(|c| runtime.latest(&c.name).is_some_and(|r| ended_for_good(pod, Kind::App, c, r)));
+    let over = apps.iter().all(|c| runtime.latest(&c.name).is_some_and(|r| over_for_good(Kind::App, c, r)));
     let running = apps.iter().any(|c| runtime.latest(&c.name).is_some_and(|r| r.state == State::Running));
     (over || failed_init || abandoned(pod, runtime)) && !running
 }
@@ -230,6 +240,27 @@ fn containers(view: View<'_>, sandbox: &Sandbox, plan: &mut Plan) {
             step(view, sandbox, plan, kind, &container);
         }
     }
+    resize_in_place(view, sandbox, plan);
+}
+
+/// Puts granted resources into effect, before anything else is started.
+fn resize_in_place(view: View<'_>, sandbox: &Sandbox, plan: &mut Plan) {
+    let ended = |id: &str| plan.restarts.iter().any(|r| r == id) || view.memory.killing.contains(id);
+    let mut containers = Vec::new();
+    for (kind, container) in spec::containers(view.pod) {
+        let record = view.runtime.latest_in(&sandbox.id, &container.name);
+        let Some(record) = record.filter(|r| r.state == State::Running && kind != Kind::Ephemeral) else { continue };
+        if resize::outdated(view.memory, record, &container) && !ended(&record.id) {
+            containers.push((record.id.clone(), record.name.clone()));
+        }
+    }
+    if containers.is_empty() && !resize::group_outdated(view.pod, view.memory) {
+        return;
+    }
+    match &view.memory.unresized {
+        Some(failure) if failure.retry_at > view.now => plan.wake(failure.retry_at),
+        _ => plan.actions.insert(0, Action::Resize { containers }),
+    }
 }
 
 /// Goes through the init containers in order; true once the app containers may start.
@@ -267,7 +298,8 @@ fn step(view: View<'_>, sandbox: &Sandbox, plan: &mut Plan, kind: Kind, containe
         State::Exited => {
             let again = spec::restarts(view.pod, kind, container, Some(record.exit_code))
                 // A finished init container is run again in a new sandbox.
-                || (kind == Kind::Init && record.sandbox_id != sandbox.id);
+                || (kind == Kind::Init && record.sandbox_id != sandbox.id)
+                || view.memory.restart.contains(&record.id);
             if again {
                 start(view, plan, container, record.restart_count + 1, Some(record));
             }
@@ -289,7 +321,13 @@ fn running(view: View<'_>, plan: &mut Plan, kind: Kind, container: &Container, r
     }
     if let Some(failed) = view.memory.health(&record.id).failed {
         let message = format!("{title} {} failed {} probe{suffix}", container.name, failed.word());
-        kill(view, plan, record, probe_grace(view.pod, container, failed), message);
+        return kill(view, plan, record, probe_grace(view.pod, container, failed), message);
+    }
+    let outdated = kind != Kind::Ephemeral && resize::outdated(view.memory, record, container);
+    if outdated && resize::needs_restart(view.memory, record, container) {
+        let message = format!("{title} {} resize requires restart", container.name);
+        kill(view, plan, record, spec::grace_period(view.pod), message);
+        plan.restarts.push(record.id.clone());
     }
 }
 
@@ -316,7 +354,8 @@ fn start(view: View<'_>, plan: &mut Plan, container: &Container, restart_count: 
         let delay = go_duration(memory.crash.delay().as_secs());
         let pod = spec::full_name(view.pod);
         let message = format!("back-off {delay} restarting failed container={name} pod={pod}");
-        return plan.wait(name, &Failure { reason: "CrashLoopBackOff".to_owned(), message, retry_at: until });
+        return plan
+            .wait(name, &Failure { reason: "CrashLoopBackOff".to_owned(), message, retry_at: until, image: None });
     }
     plan.actions.push(Action::Start { name: name.clone(), restart_count, crashed: ended.is_some() });
 }

@@ -13,7 +13,17 @@ use super::conditions;
 use super::memory::Memory;
 use super::model::{Record, RuntimePod, State};
 use super::plan::{End, Termination, Waiting, usable_sandbox};
+use super::resize::Pending;
 use super::spec::{self, Kind};
+
+/// How far a resize has come.
+#[derive(Clone, Copy, Default)]
+pub struct Resize<'a> {
+    /// It is not granted.
+    pub pending: Option<&'a Pending>,
+    /// It is granted and not in effect: since which generation, and what is in the way (empty for nothing).
+    pub in_progress: Option<(Option<i64>, &'a str)>,
+}
 
 /// All that a status depends on.
 #[derive(Clone, Copy)]
@@ -30,6 +40,8 @@ pub struct Facts<'a> {
     pub termination: Option<&'a Termination>,
     /// Nothing of the pod runs and nothing will.
     pub done: bool,
+    /// How far a resize has come.
+    pub resize: Resize<'a>,
     /// The status that was last computed here, before the API has it.
     pub last: Option<&'a PodStatus>,
     /// The node's addresses.
@@ -80,7 +92,7 @@ pub fn status(facts: Facts<'_>) -> PodStatus {
         status.reason = Some(reason.clone());
         status.message = Some(message.clone());
     }
-    status.conditions = Some(conditions::conditions(facts.pod, &status, previous, sandbox.is_some(), facts.now));
+    status.conditions = Some(conditions::conditions(facts, &status, previous, sandbox.is_some()));
     status
 }
 
@@ -140,7 +152,7 @@ fn phase(facts: Facts<'_>, init: &[ContainerStatus], app: &[ContainerStatus]) ->
     if runs > 0 || facts.termination.is_some() {
         return "Running";
     }
-    let over = super::plan::finished(facts.pod, facts.runtime);
+    let over = super::plan::finished(facts.pod, facts.runtime, facts.memory);
     match (over, all_well) {
         (false, _) => "Running",
         (true, true) => "Succeeded",
@@ -152,7 +164,7 @@ fn container_status(facts: Facts<'_>, kind: Kind, container: &Container) -> Cont
     let old = old_status(facts, kind, &container.name);
     let record = facts.runtime.latest(&container.name);
     let mut status = match record {
-        Some(record) => from_record(facts, container, record, old),
+        Some(record) => from_record(facts, kind, container, record, old),
         None => without_record(facts, kind, container, old),
     };
     let health = record.map(|r| facts.memory.health(&r.id)).unwrap_or_default();
@@ -184,6 +196,7 @@ fn old_status<'a>(facts: Facts<'a>, kind: Kind, name: &str) -> Option<&'a Contai
 
 fn from_record(
     facts: Facts<'_>,
+    kind: Kind,
     container: &Container,
     record: &Record,
     old: Option<&ContainerStatus>,
@@ -209,9 +222,10 @@ fn from_record(
         }
         (State::Exited, None) => terminated(record),
         (_, Some(why)) => waiting(&why.reason, &why.message),
-        (State::Created | State::Unknown, None) => waiting("ContainerCreating", ""),
+        (State::Created | State::Unknown, None) => unstarted(facts, kind),
     };
-    let resources = container.resources.clone();
+    let granted = container.resources.as_ref().and_then(|r| r.requests.clone());
+    let actual = facts.memory.actuated.get(&record.id).cloned().unwrap_or_else(|| container.resources.clone());
     let alive = record.state == State::Running;
     ContainerStatus {
         name: container.name.clone(),
@@ -221,8 +235,8 @@ fn from_record(
         restart_count: i32::try_from(record.restart_count).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: Some(last_state.unwrap_or_default()),
-        allocated_resources: resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| alive),
-        resources: resources.or_else(|| Some(Default::default())).filter(|_| alive),
+        allocated_resources: granted.filter(|_| alive),
+        resources: actual.or_else(|| Some(Default::default())).filter(|_| alive),
         user: record.user.as_ref().map(|(uid, gid, groups)| ContainerUser {
             linux: Some(LinuxContainerUser { uid: *uid, gid: *gid, supplemental_groups: Some(groups.clone()) }),
         }),
@@ -256,10 +270,7 @@ fn without_record(
         (Some(state), _, None) => state.clone(),
         (None, Some(_), None) if ended => lost(),
         (_, _, Some(why)) => waiting(&why.reason, &why.message),
-        _ => match (kind, spec::init_containers(facts.pod).is_empty()) {
-            (Kind::App, false) | (Kind::Init, _) => waiting("PodInitializing", ""),
-            _ => waiting("ContainerCreating", ""),
-        },
+        _ => unstarted(facts, kind),
     };
     ContainerStatus {
         name: container.name.clone(),
@@ -271,6 +282,14 @@ fn without_record(
         last_state: Some(old.and_then(|o| o.last_state.clone()).unwrap_or_default()),
         volume_mounts: volume_mounts(container),
         ..ContainerStatus::default()
+    }
+}
+
+/// The state of a container whose turn has not come, or which is being made.
+fn unstarted(facts: Facts<'_>, kind: Kind) -> ContainerState {
+    match (kind, spec::init_containers(facts.pod).is_empty()) {
+        (Kind::App, false) | (Kind::Init, _) => waiting("PodInitializing", ""),
+        _ => waiting("ContainerCreating", ""),
     }
 }
 

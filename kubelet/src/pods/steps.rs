@@ -1,9 +1,10 @@
 //! Carries out the steps of a plan that come one after the other: prepare, sandbox, containers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, ResourceRequirements};
 use pintle_cri::messages as cri;
 
 use super::memory::Failure;
@@ -11,8 +12,10 @@ use super::model::RuntimePod;
 use super::plan::{self, Action};
 use super::spec::{self, Kind};
 use super::{hooks, model};
-use crate::container::{config, env, field, resources, security};
+use crate::container::resources::{self, PodLimits};
+use crate::container::{config, env, field, security};
 use crate::dns;
+use crate::images::Present;
 use crate::shared::Shared;
 use crate::volumes::{self, Paths, mounts};
 
@@ -27,7 +30,7 @@ const RETRY_VOLUMES: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Debug)]
 pub enum Progress {
     /// Volumes, folders and control group are there.
-    Prepared(Paths),
+    Prepared(Paths, PodLimits),
     /// The pod could not be prepared, or its sandbox not be made.
     Failed(Failure),
     /// There is a new sandbox.
@@ -43,6 +46,10 @@ pub enum Progress {
         /// Why it did not start; `None` if it did (and its postStart hook has run).
         failure: Option<Failure>,
     },
+    /// A container (by id) has these resources.
+    Resources(String, Option<ResourceRequirements>),
+    /// An attempt to resize is over.
+    Resized(Result<PodLimits, Failure>),
 }
 
 /// The work.
@@ -70,6 +77,10 @@ pub async fn run(shared: &Shared, mut job: Job, report: impl Fn(Progress)) {
                 report(Progress::Start { name: name.clone(), crashed: *crashed, failure });
                 Ok(())
             }
+            Action::Resize { containers } => {
+                report(Progress::Resized(resize(shared, &job.pod, containers, &report).await));
+                Ok(())
+            }
             Action::Kill { .. } => Ok(()),
         };
         tracing::debug!(pod = spec::full_name(&job.pod), ?action, took = ?begun.elapsed(), "step");
@@ -94,7 +105,7 @@ async fn stop_sandbox(shared: &Shared, pod: &Pod, id: &str, report: &impl Fn(Pro
 }
 
 fn failure(reason: &str, message: String, delay: SignedDuration) -> Failure {
-    Failure { reason: reason.to_owned(), message, retry_at: Timestamp::now() + delay }
+    Failure { reason: reason.to_owned(), message, retry_at: Timestamp::now() + delay, image: None }
 }
 
 fn addresses(shared: &Shared, pod: &Pod, runtime: &RuntimePod) -> field::Addresses {
@@ -122,7 +133,7 @@ async fn prepare(shared: &Shared, job: &mut Job, report: &impl Fn(Progress)) -> 
     }
     match volumes::setup(shared, pod, &addresses(shared, pod, &job.runtime)).await {
         Ok(paths) => {
-            report(Progress::Prepared(paths.clone()));
+            report(Progress::Prepared(paths.clone(), resources::for_pod(pod)));
             job.paths = Some(paths);
             Ok(())
         }
@@ -193,11 +204,12 @@ struct NotStarted {
     reason: &'static str,
     message: String,
     retry: SignedDuration,
+    image: Option<String>,
 }
 
 impl NotStarted {
     fn new(reason: &'static str, message: impl ToString) -> Self {
-        Self { reason, message: message.to_string(), retry: RETRY }
+        Self { reason, message: message.to_string(), retry: RETRY, image: None }
     }
 }
 
@@ -211,8 +223,8 @@ async fn start(
     prepare(shared, job, report).await?;
     let pod = job.pod.clone();
     let Some((kind, container)) = spec::container(&pod, name) else { return Ok(()) };
-    let started = start_container(shared, job, kind, &container, restart_count).await;
-    started.map_err(|f| failure(f.reason, f.message, f.retry))
+    let started = start_container(shared, job, kind, &container, restart_count, report).await;
+    started.map_err(|f| Failure { image: f.image, ..failure(f.reason, f.message, f.retry) })
 }
 
 async fn start_container(
@@ -221,6 +233,7 @@ async fn start_container(
     kind: Kind,
     container: &Container,
     restart_count: u32,
+    report: &impl Fn(Progress),
 ) -> Result<(), NotStarted> {
     let pod = &job.pod;
     let about = spec::container_reference(pod, kind, &container.name);
@@ -229,11 +242,10 @@ async fn start_container(
         return Err(NotStarted::new("ContainerCreating", "no sandbox"));
     };
     let sandbox_config = sandbox_config(shared, pod, sandbox.attempt);
-    let image = shared.images.ensure(pod, container, &sandbox_config, &about).await.map_err(|missing| {
+    let images = pull(shared, pod, container, &sandbox_config, &about).await.inspect_err(|missing| {
         warn("Failed", format!("Error: {}", missing.reason));
-        NotStarted::new(missing.reason, missing.message)
     })?;
-    let config = container_config(shared, job, kind, container, restart_count, &image).await.map_err(|message| {
+    let config = container_config(shared, job, kind, container, restart_count, &images).await.map_err(|message| {
         warn("Failed", format!("Error: {message}"));
         NotStarted::new("CreateContainerConfigError", message)
     })?;
@@ -251,12 +263,13 @@ async fn start_container(
             return Err(NotStarted::new("CreateContainerError", error));
         }
     };
+    report(Progress::Resources(id.clone(), container.resources.clone()));
     shared.events.normal(&about, "Created", "Container created");
     let request = cri::StartContainerRequest { container_id: id.clone() };
     if let Err(error) = shared.cri.start_container(request).await {
         warn("Failed", format!("Error: {error}"));
         let retry = SignedDuration::ZERO;
-        return Err(NotStarted { reason: "RunContainerError", message: error.to_string(), retry });
+        return Err(NotStarted { retry, ..NotStarted::new("RunContainerError", error) });
     }
     shared.events.normal(&about, "Started", "Container started");
     let hook = container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
@@ -268,10 +281,93 @@ async fn start_container(
             shared.events.normal(&about, "Killing", "FailedPostStartHook");
             let _ = shared.cri.stop_container(&id, spec::grace_period(pod)).await;
             let retry = SignedDuration::ZERO;
-            return Err(NotStarted { reason: "PostStartHookError", message, retry });
+            return Err(NotStarted { retry, ..NotStarted::new("PostStartHookError", message) });
         }
     }
     Ok(())
+}
+
+/// Puts granted resources into effect: what grows of the pod's control group first, then the containers, then what
+/// shrinks.
+async fn resize(
+    shared: &Shared,
+    pod: &Pod,
+    containers: &[(String, String)],
+    report: &impl Fn(Progress),
+) -> Result<PodLimits, Failure> {
+    let limits = resources::for_pod(pod);
+    let failed = |message: String| failure("Error", message, RETRY);
+    let group = |e: std::io::Error| failed(format!("failed to update the pod's control group: {e}"));
+    shared.cgroups.grow(pod, limits).map_err(group)?;
+    for (id, name) in containers {
+        let Some((_, container)) = spec::container(pod, name) else { continue };
+        let values = resources::for_container(pod, &container, shared.machine.memory, shared.cgroups.unified());
+        fits(shared, id, name, values.memory_limit_in_bytes).await.map_err(failed)?;
+        let request = cri::UpdateContainerResourcesRequest {
+            container_id: id.clone(),
+            linux: Some(values),
+            ..cri::UpdateContainerResourcesRequest::default()
+        };
+        let updated = shared.cri.update_container_resources(request).await;
+        updated.map_err(|e| failed(format!("failed to update resources of container {name:?}: {e}")))?;
+        report(Progress::Resources(id.clone(), container.resources.clone()));
+    }
+    shared.cgroups.set(pod, limits).map_err(group)?;
+    Ok(limits)
+}
+
+/// A limit below what the container uses would end it.
+async fn fits(shared: &Shared, id: &str, name: &str, limit: i64) -> Result<(), String> {
+    if limit == 0 {
+        return Ok(());
+    }
+    let request = cri::ContainerStatsRequest { container_id: id.to_owned() };
+    let stats = shared.cri.container_stats(request).await.map_err(|e| e.to_string())?.stats;
+    let usage = stats.and_then(|s| s.memory?.usage_bytes).map_or(0, |v| v.value);
+    if u64::try_from(limit).is_ok_and(|limit| limit < usage) {
+        return Err(format!(
+            "attempting to set container {name:?} memory limit ({limit}) below current usage ({usage})"
+        ));
+    }
+    Ok(())
+}
+
+/// The images that a container needs.
+struct Pulled {
+    /// Its own.
+    own: Present,
+    /// Those that it mounts, by volume.
+    volumes: BTreeMap<String, cri::ImageSpec>,
+}
+
+/// Brings the container's image, and those of its image volumes.
+async fn pull(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    sandbox: &cri::PodSandboxConfig,
+    about: &ObjectReference,
+) -> Result<Pulled, NotStarted> {
+    let ensure = async |name: &str, policy: Option<&str>| {
+        let present = shared.images.ensure(pod, (name, policy), sandbox, about).await;
+        present.map_err(|m| NotStarted { image: Some(name.to_owned()), ..NotStarted::new(m.reason, m.message) })
+    };
+    let mut volumes = BTreeMap::new();
+    for volume in spec::spec(pod).volumes.iter().flatten() {
+        let Some(source) = &volume.image else { continue };
+        if container.volume_mounts.iter().flatten().any(|m| m.name == volume.name) {
+            let reference = source.reference.as_deref().unwrap_or_default();
+            let present = ensure(reference, source.pull_policy.as_deref()).await?;
+            let image = cri::ImageSpec {
+                image: present.id,
+                user_specified_image: reference.to_owned(),
+                ..cri::ImageSpec::default()
+            };
+            volumes.insert(volume.name.clone(), image);
+        }
+    }
+    let name = container.image.as_deref().unwrap_or_default();
+    Ok(Pulled { own: ensure(name, container.image_pull_policy.as_deref()).await?, volumes })
 }
 
 async fn container_config(
@@ -280,9 +376,10 @@ async fn container_config(
     kind: Kind,
     container: &Container,
     restart_count: u32,
-    image: &crate::images::Present,
+    images: &Pulled,
 ) -> Result<cri::ContainerConfig, String> {
     let pod = &job.pod;
+    let image = &images.own;
     security::verify_non_root(pod, container, &image.user)?;
     let addresses = addresses(shared, pod, &job.runtime);
     let needs = env::needs(container);
@@ -305,6 +402,7 @@ async fn container_config(
         &mounts::Sources {
             dir: &dir,
             volumes: job.paths.as_ref().unwrap_or(&none),
+            images: &images.volumes,
             env: &env,
             hosts: Some(&hosts),
             restart_count,

@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::memory::{Failure, Health, Memory};
 use super::model::{Record, RuntimePod};
 use super::plan::{self, Action, End, Plan, Termination, View, Waiting};
+use super::resize::{self, Pending};
 use super::steps::{self, Progress};
 use super::writer::{self, Desired, Target};
 use super::{kill, observe, spec, status};
+use crate::admission::Rejection;
 use crate::container::field::Addresses;
+use crate::container::resources::{self, PodLimits};
 use crate::gc;
 use crate::log_rotation;
 use crate::probes;
@@ -33,8 +36,8 @@ const RETRY_OBSERVE: Duration = Duration::from_secs(1);
 /// What can happen to a pod.
 #[derive(Debug)]
 pub enum Message {
-    /// A new version of the object.
-    Pod(Arc<Pod>),
+    /// A new version of the object, with the resources that the node grants, and why not with others.
+    Pod(Arc<Pod>, Option<Pending>),
     /// The object is gone.
     Gone,
     /// The node refuses or ends the pod: (reason, message).
@@ -64,29 +67,35 @@ pub struct Handle {
     pub status: watch::Receiver<Desired>,
 }
 
-/// Starts the worker of a pod; `on_end` is called when nothing of the pod is left. A pod that the node rejects (reason,
-/// message) is failed without being started.
+/// Starts the worker of a pod; `on_end` is called when nothing of the pod is left. A pod that the node rejects is failed
+/// without being started.
 pub fn spawn(
     shared: Arc<Shared>,
     pod: Arc<Pod>,
-    rejected: Option<(String, String)>,
+    rejected: Option<Rejection>,
     on_end: impl FnOnce() + Send + 'static,
 ) -> Handle {
     let (messages, inbox) = mpsc::unbounded_channel();
     let (desired, receiver) = watch::channel(Desired::default());
     let handle = Handle { messages: messages.clone(), status: receiver };
-    let termination = rejected.map(|(reason, message)| Termination {
-        end: End::Failed(reason, message),
-        since: Timestamp::now(),
-        grace: 0,
+    let termination = rejected.map(|Rejection { reason, message }| {
+        shared.events.warning(&spec::reference(&pod), &reason, message.clone());
+        Termination {
+            end: End::Failed(reason, format!("Pod was rejected: {message}")),
+            since: Timestamp::now(),
+            grace: 0,
+        }
     });
+    let group = Some(resources::for_pod(&pod));
     let worker = Worker {
         shared,
         pod,
         messages,
         desired,
         runtime: RuntimePod::default(),
-        memory: Memory::default(),
+        memory: Memory { group, ..Memory::default() },
+        pending: None,
+        resized_at: None,
         termination,
         paths: None,
         steps: None,
@@ -114,6 +123,10 @@ struct Worker {
     desired: watch::Sender<Desired>,
     runtime: RuntimePod,
     memory: Memory,
+    /// Other resources are asked for and not granted.
+    pending: Option<Pending>,
+    /// The generation whose resources were granted last.
+    resized_at: Option<i64>,
     termination: Option<Termination>,
     paths: Option<Paths>,
     steps: Option<JoinHandle<()>>,
@@ -194,7 +207,8 @@ impl Worker {
     /// Takes a message in; true if the runtime is to be looked at.
     async fn handle(&mut self, message: Message) -> bool {
         match message {
-            Message::Pod(pod) => {
+            Message::Pod(pod, pending) => {
+                self.note_resize(&pod, pending);
                 let labels = pod.metadata.labels != self.pod.metadata.labels
                     || pod.metadata.annotations != self.pod.metadata.annotations;
                 self.pod = pod;
@@ -247,7 +261,16 @@ impl Worker {
     fn progress(&mut self, progress: Progress) -> bool {
         let now = Timestamp::now();
         match progress {
-            Progress::Prepared(paths) => {
+            Progress::Resources(id, resources) => {
+                self.memory.actuated.insert(id, resources);
+                false
+            }
+            Progress::Resized(outcome) => {
+                self.resized(outcome);
+                false
+            }
+            Progress::Prepared(paths, limits) => {
+                self.memory.group = Some(limits);
                 self.paths = Some(paths);
                 self.memory.failure = None;
                 false
@@ -287,6 +310,39 @@ impl Worker {
                 failure.retry_at = now + memory.pull.delay();
             }
             Some(_) => {}
+        }
+    }
+
+    /// Sees what becomes of the resources that a new version of the object asks for.
+    fn note_resize(&mut self, pod: &Arc<Pod>, pending: Option<Pending>) {
+        let events = &self.shared.events;
+        let about = spec::reference(pod);
+        if let Some(p) = pending.as_ref().filter(|p| self.pending.as_ref() != Some(*p)) {
+            events.warning(&about, &format!("Resize{}", p.reason), format!("Pod resize {}: {}", p.reason, p.message));
+        }
+        if resize::differs(pod, &self.pod) {
+            self.memory.unresized = None;
+            self.resized_at = pod.metadata.generation;
+            events.normal(&about, "ResizeStarted", format!("Pod resize started: {}", resize::summary(pod)));
+        }
+        self.pending = pending;
+    }
+
+    fn resized(&mut self, outcome: Result<PodLimits, Failure>) {
+        let about = spec::reference(&self.pod);
+        match outcome {
+            Ok(limits) => {
+                self.memory.group = Some(limits);
+                self.memory.unresized = None;
+                if !resize::in_progress(&self.pod, &self.runtime, &self.memory) {
+                    let text = format!("Pod resize completed: {}", resize::summary(&self.pod));
+                    self.shared.events.normal(&about, "ResizeCompleted", text);
+                }
+            }
+            Err(failure) => {
+                self.shared.events.warning(&about, "ResizeError", format!("Pod resize error: {}", failure.message));
+                self.memory.unresized = Some(failure);
+            }
         }
     }
 
@@ -347,6 +403,7 @@ impl Worker {
         let running: Vec<Record> = self.runtime.running().cloned().collect();
         self.probes.retain(|id, _| running.iter().any(|r| r.id == *id));
         self.memory.health.retain(|id, _| running.iter().any(|r| r.id == *id));
+        self.note_resources(&running);
         for record in running {
             if self.memory.health.contains_key(&record.id) {
                 continue;
@@ -371,12 +428,30 @@ impl Worker {
         }
     }
 
-    /// What the API says of a running container: kept over a restart of the kubelet.
-    fn reported(&self, record: &Record) -> Option<Health> {
+    /// Notes what running containers have that this process did not start, and forgets those that are gone.
+    fn note_resources(&mut self, running: &[Record]) {
+        let there = |id: &String| self.runtime.containers.iter().any(|c| c.id == *id);
+        self.memory.actuated.retain(|id, _| there(id));
+        self.memory.restart.retain(there);
+        for record in running.iter().filter(|r| !self.memory.actuated.contains_key(&r.id)).collect::<Vec<_>>() {
+            let told = self.shown(record).and_then(|s| s.resources.clone());
+            let known = spec::container(&self.pod, &record.name);
+            let resources = told.or_else(|| known.and_then(|(_, c)| c.resources.clone()));
+            self.memory.actuated.insert(record.id.clone(), resources);
+        }
+    }
+
+    /// What the API shows of a container.
+    fn shown(&self, record: &Record) -> Option<&ContainerStatus> {
         let status = self.pod.status.as_ref()?;
         let lists = [&status.container_statuses, &status.init_container_statuses];
         let id = format!("containerd://{}", record.id);
-        let found = lists.into_iter().flatten().flatten().find(|s| s.container_id.as_deref() == Some(&id))?;
+        lists.into_iter().flatten().flatten().find(|s| s.container_id.as_deref() == Some(&id))
+    }
+
+    /// What the API says of a running container: kept over a restart of the kubelet.
+    fn reported(&self, record: &Record) -> Option<Health> {
+        let found = self.shown(record)?;
         Some(Health { started: found.started == Some(true), ready: found.ready, failed: None })
     }
 
@@ -435,15 +510,25 @@ impl Worker {
 
     /// Turns a pull error into a back-off after it was shown for a while.
     fn age_pull_errors(&mut self, now: Timestamp) {
-        let pod = self.pod.clone();
-        for (name, memory) in &mut self.memory.containers {
+        for memory in self.memory.containers.values_mut() {
             let Some(failure) = &mut memory.failure else { continue };
             let since = failure.retry_at - memory.pull.delay();
             if failure.reason == "ErrImagePull" && now >= since + SHOW_PULL_ERROR {
-                let image = spec::container(&pod, name).and_then(|(_, c)| c.image.clone()).unwrap_or_default();
+                let image = failure.image.as_deref().unwrap_or_default();
                 failure.message = format!("Back-off pulling image {image:?}: ErrImagePull: {}", failure.message);
                 failure.reason = "ImagePullBackOff".to_owned();
             }
+        }
+    }
+
+    /// How far a resize has come.
+    fn resize(&self) -> status::Resize<'_> {
+        let ends = self.termination.is_some();
+        let lasts = !ends && resize::in_progress(&self.pod, &self.runtime, &self.memory);
+        let trouble = self.memory.unresized.as_ref().map(|f| f.message.as_str()).unwrap_or_default();
+        status::Resize {
+            pending: self.pending.as_ref().filter(|_| !ends),
+            in_progress: lasts.then_some((self.resized_at, trouble)),
         }
     }
 
@@ -455,6 +540,7 @@ impl Worker {
             waiting: &plan.waiting,
             termination: self.termination.as_ref(),
             done,
+            resize: self.resize(),
             last: self.last.as_deref(),
             host_ips: &self.shared.config.host_ips(),
             seen: self.seen,
@@ -481,7 +567,7 @@ impl Worker {
             if self.announced.get(name) == Some(waiting) {
                 continue;
             }
-            let Some((kind, container)) = spec::container(&self.pod, name) else { continue };
+            let Some((kind, _)) = spec::container(&self.pod, name) else { continue };
             let about = spec::container_reference(&self.pod, kind, name);
             let events = &self.shared.events;
             match waiting.reason.as_str() {
@@ -494,7 +580,8 @@ impl Worker {
                     );
                 }
                 "ImagePullBackOff" => {
-                    let image = container.image.as_deref().unwrap_or_default();
+                    let failure = self.memory.containers.get(name).and_then(|m| m.failure.as_ref());
+                    let image = failure.and_then(|f| f.image.as_deref()).unwrap_or_default();
                     events.normal(&about, "BackOff", format!("Back-off pulling image {image:?}"));
                     events.warning(&about, "Failed", "Error: ImagePullBackOff");
                 }
@@ -511,6 +598,7 @@ impl Worker {
     }
 
     fn execute(&mut self, plan: Plan) {
+        self.memory.restart.extend(plan.restarts);
         let mut sequence = Vec::new();
         for action in plan.actions {
             match action {
@@ -577,6 +665,7 @@ impl Worker {
                 self.paths = None;
                 self.shared.cgroups.remove(spec::uid(&self.pod));
                 self.shared.objects.forget(spec::uid(&self.pod));
+                self.shared.certificates.forget(spec::uid(&self.pod));
             }
             Err(error) => {
                 tracing::warn!(pod = spec::full_name(&self.pod), %error, "volumes not taken down");

@@ -9,8 +9,13 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::resize;
+
 /// Pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Conditions of the kubelet's own that end.
+const TRANSIENT: [&str; 2] = [resize::PENDING, resize::IN_PROGRESS];
 
 /// What the API is to show.
 #[derive(Clone, Debug, Default)]
@@ -125,7 +130,12 @@ fn changed_conditions(old: Option<&Value>, new: &Value) -> Value {
         }
         c
     });
-    nulled.collect()
+    let over = old.iter().filter(|c| {
+        let kind = c["type"].as_str().unwrap_or_default();
+        let stays = new.as_array().into_iter().flatten().any(|n| n["type"] == c["type"]);
+        TRANSIENT.contains(&kind) && !stays
+    });
+    nulled.chain(over.map(|c| json!({"$patch": "delete", "type": c["type"]}))).collect()
 }
 
 /// A list that the patch would otherwise merge by its key.
@@ -157,6 +167,13 @@ mod tests {
                 "podIPs": [{"ip": "2.2.2.2"}, {"$patch": "replace"}],
                 "conditions": [{"type": "B", "status": "True", "reason": null, "message": null}],
                 "reason": null}}))
+        );
+        let resized = status(json!({"conditions": [{"type": "PodResizePending", "status": "True"}]}));
+        let over = status(json!({"conditions": []}));
+        assert_eq!(
+            patch(&target, &resized, &over),
+            Some(json!({"metadata": {"uid": "u"}, "status": {
+                "conditions": [{"$patch": "delete", "type": "PodResizePending"}]}}))
         );
     }
 }

@@ -2,12 +2,17 @@
 
 use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use pintle_cri::messages::{ContainerState, ContainerStatusRequest};
-use pintle_serving::{delegated, tls::PeerCertificates};
+use pintle_serving::{
+    delegated,
+    streams::upgrade::{self, Kind},
+    tls::PeerCertificates,
+};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -89,6 +94,9 @@ impl Inner {
             Route::Exec(target) => self.stream(target, request, Wanted::Exec).await,
             Route::Attach(target) => self.stream(target, request, Wanted::Attach).await,
             Route::PortForward(target) => self.forward(target, request).await,
+            Route::Logs(target) if upgrade::requested(request.headers()) == Some(Kind::WebSocket) => {
+                self.logs_over_websocket(target, request).await
+            }
             route => self.plain(route, request.into_parts().0).await,
         }
     }
@@ -103,7 +111,7 @@ impl Inner {
             }
             Route::Pods => pod_list(server.host.pods().iter().map(Arc::as_ref)),
             Route::RunningPods => pod_list(server.host.running_pods().await.map_err(failed)?.iter()),
-            Route::Logs(target) => self.logs(target, &query).await?,
+            Route::Logs(target) => answer::stream(self.logs(target, &query).await?),
             Route::Run(target) => self.run(target, &query).await?,
             Route::Summary => {
                 let summary = server.host.summary().await.map_err(failed)?;
@@ -156,7 +164,14 @@ impl Inner {
         Ok(answer::text(StatusCode::OK, [result.stdout, result.stderr].concat()))
     }
 
-    async fn logs(&self, target: Target, query: &Query) -> Answer {
+    async fn logs_over_websocket(&self, target: Target, mut request: Request<Incoming>) -> Answer {
+        let query = Query::parse(request.uri().query());
+        let pieces = self.logs(target, &query).await?;
+        streaming::send_log(pieces, &mut request, self.shutdown.clone())
+    }
+
+    /// The pieces of a log as they are read.
+    async fn logs(&self, target: Target, query: &Query) -> Result<mpsc::Receiver<Bytes>, Response<Body>> {
         let options = Options::parse(query, Timestamp::now()).map_err(|invalid| match invalid {
             logs::Invalid::Undecodable => {
                 answer::text(StatusCode::BAD_REQUEST, r#"{"message": "Unable to decode query."}"#)
@@ -186,7 +201,7 @@ impl Inner {
                 tracing::debug!(%error, path = %path.display(), "reading a log failed");
             }
         });
-        Ok(answer::stream(pieces))
+        Ok(pieces)
     }
 
     async fn running_container(&self, target: &Target) -> Result<String, Response<Body>> {

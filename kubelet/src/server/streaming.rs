@@ -2,15 +2,19 @@
 //!
 //! A SPDY client is passed through to the runtime, which speaks SPDY itself; a WebSocket client is translated.
 
+use std::convert::Infallible;
+
+use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use pintle_cri::messages::{AttachRequest, ExecRequest, PortForwardRequest};
 use pintle_serving::streams::{
-    self, portforward,
+    self, log, portforward,
     remote::{self, Client, Session, Streams},
     tunnel,
     upgrade::{self, Kind},
 };
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -146,6 +150,21 @@ async fn forward_ports(
     let connected = upgrade::connect_spdy(url, &[portforward::SPDY_PROTOCOL]).await.map_err(refused)?;
     let response = std::mem::take(&mut accepted.response);
     run(async move { portforward::bridge(accepted, &ports, connected).await }, shutdown);
+    Ok(answer::empty(response))
+}
+
+/// Sends the pieces of a log to a client that asked for them over WebSocket.
+pub(super) fn send_log(
+    pieces: mpsc::Receiver<Bytes>,
+    request: &mut Request<Incoming>,
+    shutdown: CancellationToken,
+) -> Result<Response<Body>, Response<Body>> {
+    let mut accepted = accept(request, log::PROTOCOLS)?;
+    let response = std::mem::take(&mut accepted.response);
+    let pieces = futures::stream::unfold(pieces, |mut pieces| async {
+        pieces.recv().await.map(|piece| (Ok::<_, Infallible>(piece), pieces))
+    });
+    run(log::send(accepted, pieces), shutdown);
     Ok(answer::empty(response))
 }
 

@@ -5,5 +5,7 @@ pub mod host;
 pub mod mounts;
 pub mod payload;
 pub mod setup;
+pub mod trust;
 
 pub use setup::{Failure, Paths, remove, setup, teardown};
+pub use trust::{TrustBundles, pem};

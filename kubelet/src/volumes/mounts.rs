@@ -1,5 +1,6 @@
 //! A container's mounts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub struct Sources<'a> {
     pub dir: &'a Path,
     /// Its volumes.
     pub volumes: &'a Paths,
+    /// Images that are mounted, by volume.
+    pub images: &'a BTreeMap<String, cri::ImageSpec>,
     /// The container's environment, for `subPathExpr`.
     pub env: &'a [(String, String)],
     /// The managed hosts file.
@@ -34,6 +37,23 @@ pub fn mounts(container: &Container, sources: &Sources<'_>) -> Result<Vec<cri::M
             format!("cannot find volume \"{}\" to mount into container \"{}\"", mount.name, container.name)
         })?;
         let sub = sub_path(mount.sub_path.as_deref(), mount.sub_path_expr.as_deref(), sources.env)?;
+        let propagation = match mount.mount_propagation.as_deref() {
+            Some("HostToContainer") => cri::MountPropagation::HostToContainer as i32,
+            Some("Bidirectional") => cri::MountPropagation::Bidirectional as i32,
+            _ => cri::MountPropagation::Private as i32,
+        };
+        if let Some(image) = sources.images.get(&mount.name) {
+            // The runtime mounts it: there is no path on the node.
+            mounts.push(cri::Mount {
+                container_path: absolute(&mount.mount_path),
+                image: Some(image.clone()),
+                image_sub_path: sub.unwrap_or_default(),
+                readonly: true,
+                propagation,
+                ..cri::Mount::default()
+            });
+            continue;
+        }
         let host_path = match sub {
             None => volume.clone(),
             Some(sub) => {
@@ -51,11 +71,7 @@ pub fn mounts(container: &Container, sources: &Sources<'_>) -> Result<Vec<cri::M
             container_path: absolute(&mount.mount_path),
             host_path: host_path.to_string_lossy().into_owned(),
             readonly: mount.read_only.unwrap_or(false),
-            propagation: match mount.mount_propagation.as_deref() {
-                Some("HostToContainer") => cri::MountPropagation::HostToContainer as i32,
-                Some("Bidirectional") => cri::MountPropagation::Bidirectional as i32,
-                _ => cri::MountPropagation::Private as i32,
-            },
+            propagation,
             ..cri::Mount::default()
         });
     }
@@ -136,6 +152,27 @@ pub fn write_hosts(file: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_are_mounted_by_the_runtime() {
+        let container: Container =
+            serde_json::from_value(serde_json::json!({"name": "c", "terminationMessagePath": "",
+            "volumeMounts": [{"name": "v", "mountPath": "/m", "subPath": "etc"}]}))
+            .unwrap();
+        let image = cri::ImageSpec { image: "sha256:1".to_owned(), ..cri::ImageSpec::default() };
+        let sources = Sources {
+            dir: Path::new("/nowhere"),
+            volumes: &[("v".to_owned(), PathBuf::from("/nowhere/v"))].into(),
+            images: &[("v".to_owned(), image.clone())].into(),
+            env: &[],
+            hosts: None,
+            restart_count: 0,
+        };
+        let found = mounts(&container, &sources).unwrap();
+        let mount = &found[0];
+        assert_eq!((mount.host_path.as_str(), mount.image_sub_path.as_str()), ("", "etc"));
+        assert_eq!((mount.container_path.as_str(), mount.image.as_ref(), mount.readonly), ("/m", Some(&image), true));
+    }
 
     #[test]
     fn sub_paths() {

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, Pod, Secret};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, Pod, PodCertificateProjection, Secret,
+};
 
 use super::atomic::File;
+use crate::certificates::Credential;
 use crate::container::field::{self, Addresses, Allocatable};
 use crate::pods::spec;
 
@@ -119,12 +122,24 @@ pub fn common_user(pod: &Pod) -> Option<u32> {
     users.all(|u| u == Some(first)).then(|| u32::try_from(first).ok())?
 }
 
-/// A service-account token's file.
-pub fn token(pod: &Pod, path: &str, text: &str, mode: i32) -> File {
+/// The file of a secret that is the pod's own: a service-account token, a private key.
+pub fn private(pod: &Pod, path: &str, text: &str, mode: i32) -> File {
     let has_group = spec::spec(pod).security_context.as_ref().is_some_and(|c| c.fs_group.is_some());
     let owner = common_user(pod).filter(|_| !has_group);
     let mode = if owner.is_some() || has_group { 0o600 } else { mode.unsigned_abs() & 0o777 };
     File { path: PathBuf::from(path), content: text.as_bytes().to_vec(), mode, owner }
+}
+
+/// The files of a pod certificate.
+pub fn certificate(pod: &Pod, source: &PodCertificateProjection, credential: &Credential, mode: i32) -> Vec<File> {
+    let Credential { key, chain, .. } = credential;
+    let wanted = [
+        (&source.credential_bundle_path, format!("{key}{chain}")),
+        (&source.key_path, key.clone()),
+        (&source.certificate_chain_path, chain.clone()),
+    ];
+    let named = wanted.into_iter().filter_map(|(path, text)| Some((path.as_deref().filter(|p| !p.is_empty())?, text)));
+    named.map(|(path, text)| private(pod, path, &text, mode)).collect()
 }
 
 #[cfg(test)]
@@ -161,7 +176,7 @@ mod tests {
         let user = pod(json!({"securityContext": {"runAsUser": 7}, "containers": [{"name": "a"}]}));
         let group = pod(json!({"securityContext": {"fsGroup": 9}, "containers": [{"name": "a"}]}));
         let of = |p: &Pod| {
-            let f = token(p, "token", "t", 0o644);
+            let f = private(p, "token", "t", 0o644);
             (f.mode, f.owner)
         };
         assert_eq!(of(&plain), (0o644, None));

@@ -67,6 +67,11 @@ async fn one(
         let limit = source.size_limit.as_ref().map(quantity::value).filter(|v| *v > 0);
         return empty_dir(&place(dir, "empty-dir", name), memory, limit, group(pod)).map_err(|e| e.to_string());
     }
+    if volume.image.is_some() {
+        // The runtime mounts it; the folder stands for it.
+        let path = place(dir, "image", name);
+        return host::make_dir(&path, 0o755).map(|()| path).map_err(|e| e.to_string());
+    }
     if let Some(claim) = &volume.persistent_volume_claim {
         return persistent(shared, pod, dir, name, &claim.claim_name).await;
     }
@@ -140,7 +145,7 @@ async fn files(
         return Ok(("downward-api", false, files));
     }
     if let Some(source) = &volume.projected {
-        return Ok(("projected", true, projected(shared, pod, source, from).await?));
+        return Ok(("projected", true, projected(shared, pod, &volume.name, source, from).await?));
     }
     Err("no volume plugin matched".to_owned())
 }
@@ -148,14 +153,21 @@ async fn files(
 async fn projected(
     shared: &Shared,
     pod: &Pod,
+    volume: &str,
     source: &ProjectedVolumeSource,
     from: Downward<'_>,
 ) -> Result<Vec<atomic::File>, String> {
     let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
     // A later source wins where two give the same path.
     let mut files: BTreeMap<PathBuf, atomic::File> = BTreeMap::new();
-    for part in source.sources.iter().flatten() {
-        let more = projection(shared, pod, part, mode, from).await?;
+    for (place, part) in source.sources.iter().flatten().enumerate() {
+        let more = match &part.pod_certificate {
+            Some(wanted) => {
+                let credential = shared.certificates.credential(pod, volume, place, wanted).await?;
+                payload::certificate(pod, wanted, &credential, mode)
+            }
+            None => projection(shared, pod, part, mode, from).await?,
+        };
         files.extend(more.into_iter().map(|f| (f.path.clone(), f)));
     }
     Ok(files.into_values().collect())
@@ -187,7 +199,12 @@ async fn projection(
         let lifetime = source.expiration_seconds.unwrap_or(TOKEN_LIFETIME);
         let text = shared.objects.token(pod, audience, lifetime).await;
         let text = text.map_err(|e| format!("failed to fetch token: {e}"))?;
-        return Ok(vec![payload::token(pod, &source.path, &text, mode)]);
+        return Ok(vec![payload::private(pod, &source.path, &text, mode)]);
+    }
+    if let Some(source) = &part.cluster_trust_bundle {
+        let content = shared.trust.anchors(source).await?.into_bytes();
+        let mode = mode.unsigned_abs() & 0o777;
+        return Ok(vec![atomic::File { path: PathBuf::from(&source.path), content, mode, owner: None }]);
     }
     Err("unsupported projection".to_owned())
 }

@@ -229,3 +229,48 @@ fn a_pod_that_ended_before_is_not_started_again() {
     let plan = planned(&p, &RuntimePod::default(), &Memory::default());
     assert!(plan.done && plan.actions.is_empty());
 }
+
+#[test]
+fn resizes() {
+    let asks = |cpu: &str, policy: &str| {
+        pod(json!({"restartPolicy": "OnFailure", "containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}},
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}]}]}))
+    };
+    let before = asks("1", "NotRequired");
+    let mut memory = started(&["a"]);
+    memory.group = Some(crate::container::resources::for_pod(&before));
+    memory.actuated.insert("id-a".to_owned(), spec::spec(&before).containers[0].resources.clone());
+    let runtime = with(vec![running("a")]);
+    assert_eq!(planned(&before, &runtime, &memory).actions, []);
+
+    let in_place = planned(&asks("2", "NotRequired"), &runtime, &memory);
+    assert_eq!(in_place.actions, [Action::Resize { containers: vec![("id-a".to_owned(), "a".to_owned())] }]);
+    assert!(in_place.restarts.is_empty());
+
+    let by_restart = planned(&asks("2", "RestartContainer"), &runtime, &memory);
+    let kill = Action::Kill {
+        id: "id-a".to_owned(),
+        name: "a".to_owned(),
+        grace: 30,
+        message: "Container a resize requires restart".to_owned(),
+    };
+    assert_eq!(by_restart.actions, [Action::Resize { containers: vec![] }, kill]);
+    assert_eq!(by_restart.restarts, ["id-a"]);
+
+    // It ended well, which its restart policy would leave at that.
+    let mut ended = memory.clone();
+    ended.group = None;
+    let over = with(vec![exited("a", 0)]);
+    assert_eq!(
+        planned(&asks("2", "RestartContainer"), &over, &ended).actions,
+        [Action::StopSandbox { id: "s".to_owned() }]
+    );
+    ended.restart.insert("id-a".to_owned());
+    assert_eq!(planned(&asks("2", "RestartContainer"), &over, &ended).actions, [start("a", 1)]);
+
+    let later = now() + SignedDuration::from_secs(5);
+    let failure = Failure { reason: "Error".to_owned(), message: "m".to_owned(), retry_at: later, image: None };
+    memory.unresized = Some(failure);
+    let waits = planned(&asks("2", "NotRequired"), &runtime, &memory);
+    assert_eq!((waits.actions, waits.wake_at), (vec![], Some(later)));
+}

@@ -54,6 +54,7 @@ fn of(case: Case<'_>) -> PodStatus {
         waiting: &waiting,
         termination: None,
         done: case.done,
+        resize: Resize::default(),
         last: None,
         host_ips: &["192.0.2.1".to_owned()],
         seen: now(),
