@@ -8,6 +8,8 @@
 mod ciphers;
 mod config;
 mod kms;
+#[cfg(test)]
+mod plugin;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -386,5 +388,44 @@ mod tests {
         assert!(store.get("/registry/secrets/a").await.is_err());
         memory.create("/registry/secrets/c", "plain".into(), None).await.expect("create");
         assert!(store.get("/registry/secrets/c").await.is_err(), "plain values need the identity provider");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_plugin_is_asked_once_for_a_key() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let socket = dir.path().join("kms.sock");
+        let plugin = plugin::Plugin::start(socket.clone());
+        let kms =
+            format!("{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: 2s}}}}", socket.display());
+        let memory = Arc::new(Memory::default());
+        let store = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        for i in 0..20 {
+            store.create(&format!("/registry/secrets/{i:02}"), "hidden".into(), None).await.expect("create");
+        }
+        let stored = memory.get("/registry/secrets/00").await.expect("get").expect("there").value;
+        assert!(stored.starts_with(b"k8s:enc:kms:v2:vault:") && !stored.windows(6).any(|part| part == b"hidden"));
+        let all = |listing: Listing| listing.items.into_iter().map(|kv| (kv.value, kv.stale)).collect::<Vec<_>>();
+        let options = || ListOptions::prefix("/registry/secrets/");
+        let wanted = vec![(Bytes::from_static(b"hidden"), false); 20];
+        assert_eq!(all(store.list(options()).await.expect("list")), wanted);
+        assert_eq!(plugin.calls(), 1, "one seed for all writes, known for all reads");
+
+        // Another process, to which the plugin's key is new; then the key is another one.
+        let second = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        assert_eq!(all(second.list(options()).await.expect("list")), wanted);
+        assert_eq!(plugin.calls(), 3, "one seed to read, one to write");
+        plugin.rotate();
+        let third = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        let kv = third.get("/registry/secrets/00").await.expect("get").expect("there");
+        assert!(kv.stale && kv.value == "hidden", "encrypted under the key before");
+        third.update(&kv.key, kv.value, kv.mod_revision, None).await.expect("update");
+        assert!(!third.get("/registry/secrets/00").await.expect("get").expect("there").stale);
+
+        drop(plugin);
+        std::fs::remove_file(&socket).expect("gone");
+        let orphan = Encrypted::new(memory, &file(&kms), resource_of()).expect("configuration");
+        let error = orphan.get("/registry/secrets/00").await.expect_err("no plugin").to_string();
+        assert!(error.contains("KMS vault") && !error.contains("hidden"), "{error}");
+        assert!(store.get("/registry/secrets/05").await.is_ok(), "known keys do without the plugin");
     }
 }
