@@ -1,10 +1,11 @@
 //! What each part of an image holds.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
 use pintle_cri::archive::Entry;
+use pintle_cri::rootfs::{self, folder, link, text};
 
 use super::catalog::Part;
 use super::sources::Sources;
@@ -46,22 +47,9 @@ pub fn entries(part: Part, sources: &Sources) -> anyhow::Result<Vec<Entry>> {
     })
 }
 
-fn text(path: &str, content: impl Into<String>) -> Entry {
-    Entry::File(path.to_owned(), content.into().into_bytes(), 0o644)
-}
-
-fn folder(path: &str) -> Entry {
-    Entry::Dir(path.to_owned(), 0o755)
-}
-
-fn link(path: &str, target: &str) -> Entry {
-    Entry::Link(path.to_owned(), target.to_owned())
-}
-
 fn busybox(binary: &Path) -> anyhow::Result<Vec<Entry>> {
-    let list = Command::new(binary).arg("--list").output().with_context(|| format!("running {}", binary.display()))?;
-    let list = String::from_utf8(list.stdout).context("busybox --list")?;
-    let mut all: Vec<Entry> = [
+    let mut all = rootfs::busybox(binary)?;
+    let folders = [
         "dev",
         "home",
         "lib",
@@ -74,37 +62,33 @@ fn busybox(binary: &Path) -> anyhow::Result<Vec<Entry>> {
         "usr/sbin",
         "var/log",
         "var/run",
-    ]
-    .map(folder)
-    .into();
+    ];
+    all.extend(folders.map(folder));
     all.extend([
-        Entry::Dir("tmp".to_owned(), 0o1777),
         Entry::Dir("var/tmp".to_owned(), 0o1777),
-        Entry::Dir("root".to_owned(), 0o700),
-        Entry::Copy("bin/busybox".to_owned(), binary.to_owned(), 0o755),
         link("usr/bin/env", "/bin/busybox"),
         text("etc/passwd", PASSWD),
         text("etc/group", GROUP),
         text("etc/os-release", OS_RELEASE),
-        text("etc/nsswitch.conf", "hosts: files dns\npasswd: files\ngroup: files\n"),
     ]);
-    let applets = list.lines().filter(|applet| *applet != "busybox");
-    all.extend(applets.map(|applet| link(&format!("bin/{applet}"), "/bin/busybox")));
     Ok(all)
 }
 
 /// Dynamically linked programs at the given folder, and their libraries, each once.
 fn programs(sources: &Sources, folder: &str, names: &[&str]) -> anyhow::Result<Vec<Entry>> {
     let mut all = Vec::new();
-    let mut libraries = std::collections::BTreeMap::new();
+    let mut libraries = BTreeMap::new();
     for name in names {
         let original = RENAMED.iter().find(|(to, _)| to == name).map_or(*name, |(_, from)| from);
-        let (path, needed) = sources.with_libraries(original)?;
-        all.push(Entry::Copy(format!("{folder}/{name}"), path, 0o755));
-        libraries.extend(needed.into_iter().map(|(from, to)| (to, from)));
+        let path = rootfs::find(original, &[&sources.packages, Path::new("/")])?;
+        for library in rootfs::libraries(&path, &sources.packages)? {
+            if let Entry::Copy(to, ..) = &library {
+                libraries.insert(to.clone(), library);
+            }
+        }
+        all.push(rootfs::program(&format!("{folder}/{name}"), &path));
     }
-    let place = |(to, from): (String, PathBuf)| Entry::Copy(to.trim_start_matches('/').to_owned(), from, 0o755);
-    all.extend(libraries.into_iter().map(place));
+    all.extend(libraries.into_values());
     Ok(all)
 }
 

@@ -56,29 +56,6 @@ impl Sources {
         let packages = packages(&work.join("packages"))?;
         Ok(Self { programs, kubernetes, busybox, packages })
     }
-
-    /// Finds a program of this machine or of the unpacked packages, and the libraries that its loader names: where each
-    /// is, and where it belongs.
-    pub fn with_libraries(&self, name: &str) -> anyhow::Result<(PathBuf, Vec<(PathBuf, String)>)> {
-        let program = self.find(name)?;
-        let root = self.packages.to_string_lossy().into_owned();
-        let folders = ["usr/lib", "lib"].map(|dir| format!("{root}/{dir}/{}-linux-gnu", std::env::consts::ARCH));
-        let ldd = Command::new("ldd").arg(&program).env("LD_LIBRARY_PATH", folders.join(":")).output();
-        let list = String::from_utf8(ldd.context("running ldd")?.stdout)?;
-        let libraries = list
-            .split_whitespace()
-            .filter(|word| word.starts_with('/'))
-            .map(|file| (PathBuf::from(file), file.strip_prefix(&root).unwrap_or(file).to_owned()))
-            .collect();
-        Ok((program, libraries))
-    }
-
-    fn find(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let folders = ["usr/bin", "bin", "usr/sbin", "sbin"];
-        let roots = [self.packages.as_path(), Path::new("/")];
-        let found = roots.iter().flat_map(|root| folders.map(|folder| root.join(folder).join(name)));
-        found.into_iter().find(|path| path.exists()).with_context(|| format!("{name} is needed for the images"))
-    }
 }
 
 /// busybox, compiled once.

@@ -4,6 +4,7 @@
 //! - [`Client`]: every call of RuntimeService and ImageService that the kubelet makes, one method a call, each with a
 //!   time limit. The connection is made on first use and again after the runtime was restarted;
 //! - [`archive`]: image layouts and archives;
+//! - [`rootfs`]: what small images are made of;
 //! - [`containerd`]: containerd's configuration, images loaded into it;
 //! - [`Error`]: what went wrong, with the gRPC code.
 //!
@@ -14,6 +15,7 @@ mod client;
 pub mod containerd;
 mod error;
 pub mod messages;
+pub mod rootfs;
 
 pub use client::{Client, EventStream};
 pub use error::{Code, Error, Result};

@@ -216,8 +216,8 @@ async fn interrupted() {
     }
 }
 
-/// A name for kernel objects that is this lab's alone.
-fn tag(dir: &Path) -> String {
+/// A name for kernel objects that is the lab's alone: its network namespaces' names begin so.
+pub fn tag(dir: &Path) -> String {
     let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
     format!("{TAG}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2])
 }
@@ -265,6 +265,8 @@ async fn start(spec: &Spec, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Lab> 
 /// Writes down what will have to be removed, and makes the folders that machines mount their own over.
 async fn prepare(spec: &Spec, tag: &str) -> anyhow::Result<()> {
     std::fs::create_dir_all(&spec.dir).with_context(|| format!("creating {}", spec.dir.display()))?;
+    // Logs of an earlier lab that did not start.
+    let _ = std::fs::remove_dir_all(spec.dir.join("log"));
     let mut state = State::default();
     for n in 1..=spec.nodes {
         let name = format!("n{n}");

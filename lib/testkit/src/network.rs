@@ -120,10 +120,9 @@ mod tests {
         network.create().await.unwrap();
         network.attach("a", a, None).await.unwrap();
         network.attach("b", b, Some(a)).await.unwrap();
-        let listener =
-            within(&network.namespace("a"), move || async move { Ok(std::net::TcpListener::bind((a, 7000))?) });
-        let listener = listener.await.unwrap();
-        within(&network.namespace("b"), move || async move {
+        let (ours, theirs) = (network.namespace("a"), network.namespace("b"));
+        let listener = within(&ours, move || async move { Ok(std::net::TcpListener::bind((a, 7000))?) }).await.unwrap();
+        within(&theirs, move || async move {
             tokio::net::TcpStream::connect((a, 7000)).await?;
             Ok(())
         })
