@@ -8,8 +8,8 @@ use crate::Config;
 use crate::context::Context;
 use crate::{
     clusterrole, cronjob, csr, daemonset, deployment, disruption, endpoints, endpointslice, endpointslicemirroring,
-    garbagecollector, job, namespace, nodeipam, nodelifecycle, podgc, replicaset, resourcequota, root_ca, serviceaccount, statefulset,
-    tainteviction, ttl, volumeprotection,
+    garbagecollector, job, namespace, nodeipam, nodelifecycle, persistentvolume, podgc, replicaset, resourcequota,
+    root_ca, serviceaccount, servicecidr, statefulset, tainteviction, tokencleaner, ttl, volumeprotection,
 };
 
 /// One row of the table.
@@ -50,6 +50,10 @@ pub const CONTROLLERS: &[Controller] = controllers! {
     "pod-garbage-collector-controller" => podgc::run,
     "persistentvolumeclaim-protection-controller" => volumeprotection::claims,
     "persistentvolume-protection-controller" => volumeprotection::volumes,
+    "volumeattributesclass-protection-controller" => volumeprotection::classes,
+    "persistentvolume-binder-controller" => persistentvolume::run,
+    "service-cidr-controller" => servicecidr::run,
+    "token-cleaner-controller" => tokencleaner::run,
     "disruption-controller" => disruption::run,
     "certificatesigningrequest-approving-controller" => csr::approving,
     "certificatesigningrequest-signing-controller" => csr::signing,

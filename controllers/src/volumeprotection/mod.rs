@@ -1,9 +1,10 @@
-//! persistentvolumeclaim-protection-controller and persistentvolume-protection-controller: what is in use stays until
-//! nobody uses it any more.
+//! persistentvolumeclaim-protection-controller, persistentvolume-protection-controller and
+//! volumeattributesclass-protection-controller: what is in use stays until nobody uses it any more.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -19,13 +20,14 @@ use crate::{meta, pods};
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
+const CLASS: &str = "kubernetes.io/vac-protection";
 
 /// Runs persistentvolumeclaim-protection-controller.
 pub async fn claims(ctx: Context) -> anyhow::Result<()> {
     let (claims, all): (Cache<PersistentVolumeClaim>, Cache<Pod>) = (ctx.cache(), ctx.cache());
     claims.synced().await;
     all.synced().await;
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("pvcprotection");
     let keys = queue.clone();
     claims.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
     let keys = queue.clone();
@@ -54,7 +56,7 @@ pub async fn claims(ctx: Context) -> anyhow::Result<()> {
 pub async fn volumes(ctx: Context) -> anyhow::Result<()> {
     let volumes: Cache<PersistentVolume> = ctx.cache();
     volumes.synced().await;
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("pvprotection");
     let keys = queue.clone();
     volumes.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
     let shared = Arc::new((ctx.clone(), volumes));
@@ -69,6 +71,54 @@ pub async fn volumes(ctx: Context) -> anyhow::Result<()> {
     })
     .await;
     Ok(())
+}
+
+/// Runs volumeattributesclass-protection-controller.
+pub async fn classes(ctx: Context) -> anyhow::Result<()> {
+    let all: Cache<VolumeAttributesClass> = ctx.cache();
+    let (claims, volumes): (Cache<PersistentVolumeClaim>, Cache<PersistentVolume>) = (ctx.cache(), ctx.cache());
+    all.synced().await;
+    claims.synced().await;
+    volumes.synced().await;
+    let queue: Queue<Key> = Queue::new();
+    let going = {
+        let all = all.clone();
+        move |keys: &Queue<Key>| {
+            all.list().iter().filter(|c| meta::is_deleting(&c.metadata)).for_each(|c| keys.add(Key::of(&**c)));
+        }
+    };
+    let keys = queue.clone();
+    all.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
+    let (keys, wake) = (queue.clone(), going.clone());
+    claims.on_change(ctx.shutdown.clone(), move |_| wake(&keys));
+    let keys = queue.clone();
+    volumes.on_change(ctx.shutdown.clone(), move |_| going(&keys));
+    let shared = Arc::new((ctx.clone(), all, claims, volumes));
+    reconcile::run(queue, 1, ctx.shutdown, |key| {
+        let shared = shared.clone();
+        async move {
+            let (ctx, all, claims, volumes) = &*shared;
+            let Some(class) = all.get(None, &key.name) else { return Ok(Action::Done) };
+            let name = Some(key.name.as_str());
+            let used = claims.list().iter().any(|claim| classes_of(claim).any(|own| Some(own) == name))
+                || volumes.list().iter().any(|volume| {
+                    volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == name
+                });
+            write(&ctx.api_all::<VolumeAttributesClass>(), &class.metadata, CLASS, used).await
+        }
+    })
+    .await;
+    Ok(())
+}
+
+/// The classes of attributes that a claim has, wants, or is on its way to.
+fn classes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let status = claim.status.as_ref();
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let target = status.and_then(|status| status.modify_volume_status.as_ref());
+    let target = target.and_then(|target| target.target_volume_attributes_class_name.as_deref());
+    [wanted, current, target].into_iter().flatten()
 }
 
 /// The claims that a pod names, its ephemeral ones included.
