@@ -131,11 +131,21 @@ fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<(Cow<'a, [u8]
     match encoding {
         Encoding::Yaml => {
             let value: Value =
-                serde_yaml_ng::from_slice(body).map_err(|error| unrecognized(kind, &format!("yaml: {error}"), body))?;
+                serde_yaml_ng::from_slice(body).map_err(|error| unrecognized(kind, &yaml_fault(&error), body))?;
             let json = serde_json::to_vec(&value).map_err(|error| ApiError::Internal(error.to_string()))?;
             Ok((Cow::Owned(json), Encoding::Json))
         }
         other => Ok((Cow::Borrowed(body), other)),
+    }
+}
+
+/// A YAML error in upstream's words: the line first, counted up to where the reader had come.
+pub fn yaml_fault(error: &serde_yaml_ng::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    match error.location() {
+        Some(at) => format!("yaml: line {}: {what}", at.line().saturating_sub(1).max(1)),
+        None => format!("yaml: {what}"),
     }
 }
 
@@ -280,18 +290,31 @@ pub fn encode(schema: &Schema, value: &Value, encoding: Encoding, pretty: bool) 
 
 /// A list in protobuf out of its items' cached messages.
 pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<Bytes, ApiError> {
-    let schema = call.state.schema;
-    let list_meta = schema
-        .by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
-        .ok_or_else(|| ApiError::Internal("no schema for ListMeta".into()))?;
-    let meta =
-        protobuf::encode_message(schema, list_meta, meta).map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut raw = Vec::new();
-    delimited(1, &meta, &mut raw);
+    delimited(1, &list_meta(call, meta)?, &mut raw);
     for entry in &page.entries {
         delimited(2, &message_of(call, entry)?, &mut raw);
     }
     Ok(envelope(&call.resource.api_version(), &format!("{}List", call.resource.kind), &raw).into())
+}
+
+/// A list of metadata in protobuf: the first field of every item's cached message is its metadata.
+pub fn protobuf_metadata_list(call: &Call, page: &Page, meta: &Value, api_version: &str) -> Result<Bytes, ApiError> {
+    let mut raw = Vec::new();
+    delimited(1, &list_meta(call, meta)?, &mut raw);
+    for entry in &page.entries {
+        let message = message_of(call, entry)?;
+        delimited(2, protobuf::first_field(&message), &mut raw);
+    }
+    Ok(envelope(api_version, "PartialObjectMetadataList", &raw).into())
+}
+
+fn list_meta(call: &Call, meta: &Value) -> Result<Vec<u8>, ApiError> {
+    let schema = call.state.schema;
+    let ty = schema
+        .by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
+        .ok_or_else(|| ApiError::Internal("no schema for ListMeta".into()))?;
+    protobuf::encode_message(schema, ty, meta).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
 /// An entry's protobuf message in the served version; made once if that is the stored one.

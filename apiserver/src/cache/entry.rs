@@ -21,6 +21,8 @@ pub struct Entry {
     pub json: Bytes,
     /// Where `"metadata"` starts in `json`: list items have neither kind nor apiVersion.
     metadata_at: usize,
+    /// Where the metadata ends.
+    metadata_end: usize,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Selectable fields, metadata.name and metadata.namespace included.
@@ -42,7 +44,9 @@ impl Entry {
             _ => BTreeMap::new(),
         };
         let fields = fields_of(&value, rules);
-        Some(Self { key: key.into(), revision, json, metadata_at, labels, fields, protobuf: OnceLock::new() })
+        let metadata_end = object_end(&json, metadata_at);
+        let protobuf = OnceLock::new();
+        Some(Self { key: key.into(), revision, json, metadata_at, metadata_end, labels, fields, protobuf })
     }
 
     /// The same object at another revision: what a watcher gets when it leaves its view.
@@ -52,6 +56,7 @@ impl Entry {
         Self {
             key: self.key.clone(),
             revision,
+            metadata_end: object_end(&json, metadata_at),
             json,
             metadata_at,
             labels: self.labels.clone(),
@@ -63,6 +68,16 @@ impl Entry {
     /// The object as an item of a list, without its opening brace, kind and apiVersion: `"metadata":…}`.
     pub fn item(&self) -> &[u8] {
         &self.json[self.metadata_at..]
+    }
+
+    /// The metadata alone: `{…}`.
+    pub fn metadata(&self) -> &[u8] {
+        &self.json[self.metadata_at + "\"metadata\":".len()..self.metadata_end]
+    }
+
+    /// The object as a value without the parts that no table shows.
+    pub fn glance(&self) -> Value {
+        glance(&self.json)
     }
 
     /// The object as a value.
@@ -114,6 +129,109 @@ pub fn splice(stored: &[u8], revision: Revision) -> Option<(Bytes, usize)> {
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(rest);
     Some((out.into(), at))
+}
+
+/// Where the first object that opens at or after `from` ends in well-formed JSON.
+fn object_end(json: &[u8], from: usize) -> usize {
+    let (mut depth, mut quoted, mut at) = (0_usize, false, from);
+    while at < json.len() {
+        match json[at] {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'{' if !quoted => depth += 1,
+            b'}' if !quoted => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    json.len()
+}
+
+/// Parts of objects that no table shows, and that make most of their size.
+const NOT_SHOWN: [&str; 10] = [
+    "managedFields",
+    "env",
+    "envFrom",
+    "volumeMounts",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "affinity",
+    "tolerations",
+];
+
+/// JSON as a value without those parts; they are skipped, not read.
+pub fn glance(json: &[u8]) -> Value {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    serde::de::DeserializeSeed::deserialize(Glance, &mut reader).unwrap_or_default()
+}
+
+struct Glance;
+
+impl<'de> serde::de::DeserializeSeed<'de> for Glance {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> serde::de::Visitor<'de> for Glance {
+    type Value = Value;
+
+    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(item) = items.next_element_seed(Glance)? {
+            out.push(item);
+        }
+        Ok(out.into())
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut out = serde_json::Map::new();
+        while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
+            if NOT_SHOWN.contains(&&*key) {
+                entries.next_value::<serde::de::IgnoredAny>()?;
+            } else {
+                out.insert(key.into_owned(), entries.next_value_seed(Glance)?);
+            }
+        }
+        Ok(out.into())
+    }
 }
 
 fn without_revision(json: &[u8], metadata_at: usize, revision: Revision) -> Vec<u8> {
@@ -175,6 +293,21 @@ mod tests {
         assert_eq!(later.value(), want);
         assert_eq!(entry.labels["x"], "y");
         assert_eq!(entry.fields["metadata.name"], "a");
+    }
+
+    #[test]
+    fn metadata_is_cut_out() {
+        let mut object = pod();
+        object["metadata"]["annotations"] = json!({"odd": "}\"{\\", "}": "{"});
+        object["spec"] = json!({"env": [{"a": 1}], "nodeName": "n"});
+        let entry = Entry::new("k", 7, &serialize(&object), &Rules::NONE).unwrap();
+        let cut: Value = serde_json::from_slice(entry.metadata()).unwrap();
+        assert_eq!(cut, entry.value()["metadata"]);
+        let later: Value = serde_json::from_slice(entry.at_revision(1000).metadata()).unwrap();
+        assert_eq!(later["resourceVersion"], "1000");
+        let mut shown = entry.value();
+        shown["spec"] = json!({"nodeName": "n"});
+        assert_eq!(entry.glance(), shown);
     }
 
     #[test]

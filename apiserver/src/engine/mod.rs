@@ -3,6 +3,7 @@
 pub mod call;
 pub mod create;
 pub mod delete;
+mod join;
 pub mod list_options;
 pub mod meta;
 pub mod modify;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use pintle_machinery::status::{ApiError, Cause, Details, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
 
 use super::list_options::{At, ListOptions, Token};
+use super::join::{self, Item};
 use super::present;
 use super::table::{self, Include};
 use super::{Answer, Call, storage_error};
@@ -16,13 +16,7 @@ use crate::cache::Cache;
 use crate::cache::entry::Entry;
 use crate::cache::snapshot::Snapshot;
 use crate::codec;
-use crate::http::body;
 use crate::http::negotiate::{Encoding, Form};
-
-/// Answers smaller than this are sent in one piece with their length.
-const ONE_PIECE: usize = 128 * 1024;
-/// Size of the parts of larger ones.
-const PART: usize = 64 * 1024;
 
 /// One object by name.
 pub async fn get(call: &Call) -> Answer {
@@ -137,8 +131,26 @@ pub async fn list(call: &Call) -> Answer {
     let page = page(call, &options).await?;
     let meta = list_meta(&page);
     let accepted = call.accepted;
+    let stored_form = call.resource.serves_stored_form();
     match (accepted.form, accepted.encoding, accepted.pretty) {
-        (Form::Object, Encoding::Json, false) if call.resource.serves_stored_form() => Ok(joined(call, page, &meta)),
+        (Form::Object, Encoding::Json, false) if stored_form => {
+            let kind = format!("{}List", call.resource.kind);
+            let empty = json!({"kind": kind, "apiVersion": call.resource.api_version(), "metadata": meta, "items": []});
+            joined(call, page, &empty, Item::Object)
+        }
+        (Form::Table(v1), Encoding::Json, false) => {
+            let include = Include::parse(&call.query)?;
+            let empty = table::render(call, &[], meta, include, v1, true);
+            let (rules, now) = (call.resource.rules, call.now);
+            joined(call, page, &empty, Item::Row { include, meta_version: meta_version(v1), rules, now })
+        }
+        (Form::Metadata(v1), Encoding::Json, false) if stored_form => {
+            joined(call, page, &metadata_list(v1, meta, Vec::new()), Item::Metadata(meta_version(v1)))
+        }
+        (Form::Metadata(v1), Encoding::Protobuf, _) if stored_form => {
+            let bytes = codec::protobuf_metadata_list(call, &page, &meta, meta_version(v1))?;
+            Ok(present::bytes(StatusCode::OK, &accepted.content_type(false), bytes))
+        }
         (Form::Table(v1), ..) => {
             let include = Include::parse(&call.query)?;
             let objects: Vec<Value> = page.entries.iter().map(|entry| entry.value()).collect();
@@ -146,15 +158,26 @@ pub async fn list(call: &Call) -> Answer {
             present::object(call, StatusCode::OK, &table)
         }
         (Form::Metadata(v1), ..) => {
-            let items: Vec<Value> =
-                page.entries.iter().map(|entry| present::partial_metadata(&entry.value(), v1)).collect();
-            let api_version = if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" };
-            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items});
-            present::object(call, StatusCode::OK, &list)
+            let items = page.entries.iter().map(|entry| present::partial_metadata(&entry.value(), v1)).collect();
+            present::object(call, StatusCode::OK, &metadata_list(v1, meta, items))
         }
         (Form::Object, Encoding::Protobuf, _) => protobuf(call, &page, &meta),
         _ => present::object(call, StatusCode::OK, &list_value(call, &page, meta)),
     }
+}
+
+fn meta_version(v1: bool) -> &'static str {
+    if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" }
+}
+
+fn metadata_list(v1: bool, meta: Value, items: Vec<Value>) -> Value {
+    json!({"kind": "PartialObjectMetadataList", "apiVersion": meta_version(v1), "metadata": meta, "items": items})
+}
+
+/// The list out of the entries' bytes; `empty` is the list without them.
+fn joined(call: &Call, page: Page, empty: &Value, item: Item) -> Answer {
+    let head = join::head(call, empty)?;
+    Ok(join::json(head, page.entries, item, &call.accepted.content_type(false)))
 }
 
 fn list_meta(page: &Page) -> Value {
@@ -189,48 +212,4 @@ fn list_value(call: &Call, page: &Page, meta: Value) -> Value {
 fn protobuf(call: &Call, page: &Page, meta: &Value) -> Answer {
     let bytes = codec::protobuf_list(call, page, meta)?;
     Ok(present::bytes(StatusCode::OK, Encoding::Protobuf.media_type(), bytes))
-}
-
-/// The list as its items' stored bytes between a head and a tail.
-fn joined(call: &Call, page: Page, meta: &Value) -> http::Response<body::Body> {
-    let head = format!(
-        "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
-        call.resource.kind,
-        call.resource.api_version()
-    );
-    let size: usize = page.entries.iter().map(|entry| entry.item().len() + 2).sum();
-    let mut parts = Join { head: Some(head), entries: page.entries.into_iter(), first: true, done: false };
-    let content_type = Encoding::Json.media_type();
-    if size < ONE_PIECE {
-        return present::bytes(StatusCode::OK, content_type, parts.part(usize::MAX));
-    }
-    let stream = futures::stream::iter(std::iter::from_fn(move || (!parts.done).then(|| parts.part(PART))));
-    present::with_body(StatusCode::OK, content_type, body::stream(stream))
-}
-
-struct Join {
-    head: Option<String>,
-    entries: std::vec::IntoIter<Arc<Entry>>,
-    first: bool,
-    done: bool,
-}
-
-impl Join {
-    /// The next part, about `size` bytes long.
-    fn part(&mut self, size: usize) -> Bytes {
-        let mut out = BytesMut::with_capacity(size.min(PART + 16 * 1024));
-        if let Some(head) = self.head.take() {
-            out.extend_from_slice(head.as_bytes());
-        }
-        while out.len() < size {
-            let Some(entry) = self.entries.next() else {
-                out.extend_from_slice(b"]}");
-                self.done = true;
-                break;
-            };
-            out.extend_from_slice(if std::mem::take(&mut self.first) { b"{" } else { b",{" });
-            out.extend_from_slice(entry.item());
-        }
-        out.freeze()
-    }
 }

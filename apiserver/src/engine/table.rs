@@ -39,14 +39,19 @@ const DEFAULT_COLUMNS: [Column; 2] = [
         format: "name",
         priority: 0,
         description: "Name must be unique within a namespace. Is required when creating resources, although some \
-                      resources may allow a client to request the generation of an appropriate name automatically.",
+                      resources may allow a client to request the generation of an appropriate name automatically. \
+                      Name is primarily intended for creation idempotence and configuration definition. Cannot be \
+                      updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
     },
     Column {
         name: "Created At",
         ty: "date",
         format: "",
         priority: 0,
-        description: "CreationTimestamp is a timestamp representing the server time when this object was created.",
+        description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+                      guaranteed to be set in happens-before order across separate operations. Clients may not set \
+                      this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. \
+                      Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
     },
 ];
 
@@ -71,12 +76,16 @@ pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1:
     })
 }
 
-fn row(object: &Value, rules: &Rules, now: jiff::Timestamp, include: Include, v1: bool) -> Value {
-    let cells = match rules.cells {
+/// The cells of an object's row.
+pub fn cells(object: &Value, rules: &Rules, now: jiff::Timestamp) -> Vec<Value> {
+    match rules.cells {
         Some(cells) if !rules.columns.is_empty() => cells(object, now),
         _ => vec![object["metadata"]["name"].clone(), object["metadata"]["creationTimestamp"].clone()],
-    };
-    let mut row = json!({"cells": cells});
+    }
+}
+
+fn row(object: &Value, rules: &Rules, now: jiff::Timestamp, include: Include, v1: bool) -> Value {
+    let mut row = json!({"cells": cells(object, rules, now)});
     match include {
         Include::None => row["object"] = Value::Null,
         Include::Metadata => row["object"] = partial_metadata(object, v1),

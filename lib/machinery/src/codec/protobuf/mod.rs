@@ -29,7 +29,7 @@ pub struct Envelope<'a> {
 /// Takes the envelope off.
 pub fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     let Some(body) = bytes.strip_prefix(&MAGIC) else {
-        return Err(DecodeError::Syntax("provided data does not appear to be a protobuf message".to_owned()));
+        return Err(DecodeError::Syntax("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned()));
     };
     let mut envelope = Envelope::default();
     let mut reader = Reader::new(body);
@@ -119,6 +119,15 @@ pub fn encode_message(schema: &Schema, ty: &StructType, value: &Value) -> Result
     let mut out = Writer::default();
     encode::message(schema, ty, value, &mut out)?;
     Ok(out.finish())
+}
+
+/// The first field of a well-formed message, with its tag: of a kind's message, the metadata. Empty if the message is.
+pub fn first_field(message: &[u8]) -> &[u8] {
+    let mut reader = Reader::new(message);
+    match reader.field() {
+        Ok(Some(_)) => &message[..message.len() - reader.rest()],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]

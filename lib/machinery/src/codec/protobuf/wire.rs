@@ -157,6 +157,11 @@ impl<'a> Reader<'a> {
         Ok(Some((number, value)))
     }
 
+    /// How many bytes are left.
+    pub fn rest(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.bytes.split_at_checked(length).ok_or(TRUNCATED)?;
         self.bytes = rest;
