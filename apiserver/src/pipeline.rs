@@ -16,11 +16,12 @@ use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::query::Query;
 use crate::resource::Resource;
 use crate::state::State;
-use crate::{discovery, health, subresource};
+use crate::{backup, discovery, health, subresource};
 
 /// Media types that errors offer.
-const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
-                               application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const REPRESENTATIONS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// And those for collections, which can be watched.
+const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// A client has so long to send its body.
 const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -67,8 +68,9 @@ pub fn fault() -> Response<Body> {
 /// A failure in the client's encoding.
 fn failure(state: &State, error: &ApiError, accepted: Accepted) -> Response<Body> {
     let mut status = error.status();
-    if let ApiError::NotAcceptable(_) = error {
-        status.message = format!("406: Not Acceptable\n\nAvailable representations: {REPRESENTATIONS}");
+    if let ApiError::NotAcceptable(representations) = error {
+        let list = representations.join(", ");
+        status.message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
         status.details = Some(Default::default());
     }
     let value = status.to_value();
@@ -118,7 +120,7 @@ where
     let forms =
         stored && matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), forms)
-        .ok_or_else(|| ApiError::NotAcceptable(Vec::new()))?;
+        .ok_or_else(|| not_acceptable(&info))?;
     let call = Call {
         state: state.clone(),
         resource: resource.clone(),
@@ -138,6 +140,11 @@ where
         },
     };
     verb(call, &bytes).await
+}
+
+fn not_acceptable(info: &RequestInfo) -> ApiError {
+    let streams: &[&str] = if matches!(info.verb.as_str(), "list" | "watch") { &STREAMS } else { &[] };
+    ApiError::NotAcceptable(REPRESENTATIONS.iter().chain(streams).map(|&form| form.to_owned()).collect())
 }
 
 /// HEAD is for proxied requests only.
@@ -249,6 +256,7 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         return Ok(response);
     }
     match path {
+        backup::PATH => Ok(backup::answer(state.store.clone())),
         "/metrics" => {
             let text = state.metrics.render(state);
             Ok(present::bytes(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))

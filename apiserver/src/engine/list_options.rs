@@ -127,7 +127,10 @@ impl Token {
         let invalid =
             |why: &str| ApiError::BadRequest(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| match bytes.first() {
+            Some(first) if !b"{[\"-0123456789tfn \t\r\n".contains(first) => invalid(&not_json(*first)),
+            _ => invalid(&error.to_string()),
+        })?;
         match token.v.as_str() {
             "meta.k8s.io/v1" if token.start.starts_with('/') && !token.start.contains("..") => Ok(token),
             "meta.k8s.io/v1" => Err(invalid("the start key is not valid")),
@@ -139,6 +142,15 @@ impl Token {
     pub fn after_key(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.start.trim_start_matches('/').trim_end_matches('\0'))
     }
+}
+
+/// What upstream says of bytes that begin no JSON.
+fn not_json(first: u8) -> String {
+    let shown = match char::from(first) {
+        c if c.is_ascii_graphic() || !c.is_control() => c.to_string(),
+        c => format!("\\u{:04x}", u32::from(c)),
+    };
+    format!("invalid character '{shown}' looking for beginning of value")
 }
 
 impl ListOptions {

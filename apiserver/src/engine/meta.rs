@@ -78,8 +78,11 @@ pub fn fill_new(object: &mut Value, namespace: Option<&str>, now: jiff::Timestam
 
 /// Puts back what an update can't change.
 pub fn carry_over(new: &mut Value, old: &Value) {
-    for field in ["creationTimestamp", "generation", "deletionTimestamp", "selfLink"] {
+    for field in ["creationTimestamp", "generation", "selfLink"] {
         set(new, field, old["metadata"][field].clone());
+    }
+    if is_deleting(old) {
+        set(new, "deletionTimestamp", old["metadata"]["deletionTimestamp"].clone());
     }
     if text(new, "uid").is_empty() {
         set(new, "uid", old["metadata"]["uid"].clone());
@@ -130,6 +133,9 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
         (false, false) => errors.forbidden(&path.child("namespace"), "not allowed on this type"),
         (false, true) => {}
     }
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
+        errors.invalid(&path.child("generation"), generation, "must be greater than or equal to 0");
+    }
     errors.extend(validate_common(object));
     errors
 }
@@ -138,7 +144,7 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
 pub fn validate_update(new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("metadata");
-    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if new["metadata"][field] != old["metadata"][field] {
             errors.invalid(&path.child(field), new["metadata"][field].clone(), "field is immutable");
         }
@@ -176,16 +182,19 @@ fn validate_common(object: &Value) -> ErrorList {
     if size > ANNOTATIONS_LIMIT {
         errors.too_long(&annotations, ANNOTATIONS_LIMIT);
     }
-    for (index, finalizer) in finalizers(object).into_iter().enumerate() {
-        let finalizers = path.child("finalizers").index(index);
-        errors.invalid_each(&finalizers, &finalizer, names::qualified(&finalizer));
+    errors.extend(validate_owners(metadata, &path.child("ownerReferences")));
+    let path = path.child("finalizers");
+    let finalizers = finalizers(object);
+    for finalizer in &finalizers {
+        errors.invalid_each(&path, finalizer, names::qualified(finalizer));
+    }
+    for (index, finalizer) in finalizers.into_iter().enumerate() {
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str());
         if !finalizer.contains('/') && !standard {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(&finalizers, finalizer.clone(), detail);
+            errors.invalid(&path.index(index), finalizer, detail);
         }
     }
-    errors.extend(validate_owners(metadata, &path.child("ownerReferences")));
     errors
 }
 

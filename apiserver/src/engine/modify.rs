@@ -289,7 +289,7 @@ fn counts(resource: &crate::resource::Resource, new: &Value, old: &Value) -> boo
         return false;
     }
     let fields = COUNTED_METADATA.iter().find(|(counted, _)| *counted == name).map_or(&[][..], |(_, fields)| fields);
-    let changed = |field: &&str| new["metadata"][**field] != old["metadata"][**field];
+    let changed = |field: &&str| new["metadata"][*field] != old["metadata"][*field];
     content_changed(new, old) || fields.iter().any(changed)
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
 static VERSION: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"(resource ?[vV]ersion[^0-9"]{1,12}|"resourceVersion":"|ResourceVersion: )\d+"#));
+    LazyLock::new(|| pattern(r#"(resource ?[vV]ersion[^0-9"]{1,12}|"resourceVersion":"|ResourceVersion: |in record \(|, current: )\d+"#));
 static PRECONDITION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(ResourceVersion in precondition: \d+, ResourceVersion in object meta: )\d+"));
 

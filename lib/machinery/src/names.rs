@@ -126,17 +126,13 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ["/", "%"].iter().filter(|bad| text.contains(**bad)).map(|bad| format!("may not contain '{bad}'")).collect()
 }
 
-/// A qualified name (`name` or `example.com/name`), as annotation keys are.
+/// A qualified name (`name` or `example.com/name`), as annotation keys are; upstream calls each a label key.
 pub fn qualified(text: &str) -> Vec<String> {
-    qualified_as(text, "a qualified name ")
+    label_key(text)
 }
 
 /// A qualified name as the key of a label.
 pub fn label_key(text: &str) -> Vec<String> {
-    qualified_as(text, "a valid label key ")
-}
-
-fn qualified_as(text: &str, what: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let examples = ["MyName", "my.name", "123-abc"];
     let mut parts = text.split('/');
@@ -144,7 +140,7 @@ fn qualified_as(text: &str, what: &str) -> Vec<String> {
         (Some(name), None, None) => (None, name),
         (Some(prefix), Some(name), None) => (Some(prefix), name),
         _ => {
-            let message = regex_message(&format!("{what}{QUALIFIED_TEXT}"), QUALIFIED, &examples);
+            let message = regex_message(&format!("a valid label key {QUALIFIED_TEXT}"), QUALIFIED, &examples);
             return vec![format!(
                 "{message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];

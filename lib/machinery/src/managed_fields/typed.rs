@@ -128,6 +128,21 @@ impl<'a> Shape<'a> {
     }
 }
 
+/// Whether an item of a list lacks a field by which items are told apart.
+pub(super) fn omits_key(shape: Shape<'_>, value: &Value) -> bool {
+    if let (Parts::List(item, keys), Value::Array(items)) = (shape.parts(), value) {
+        let needed = |name: &&String| {
+            let field = shape.schema.resolve(item).and_then(|ty| ty.field(name));
+            field.is_some_and(|field| field.default.is_none())
+        };
+        let lacks = |item: &Value| keys.iter().filter(needed).any(|name| item.get(name).is_none_or(Value::is_null));
+        if items.iter().any(lacks) {
+            return true;
+        }
+    }
+    shape.children(value).into_iter().any(|(_, value, shape)| omits_key(shape, value))
+}
+
 /// What makes an object unfit for server-side apply, in upstream's words.
 pub(super) fn faults(shape: Shape<'_>, path: &str, value: &Value) -> Vec<String> {
     if value.is_null() {
