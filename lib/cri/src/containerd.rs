@@ -150,9 +150,11 @@ impl Config {
             )
         } else {
             let cri = "plugins.'io.containerd.grpc.v1.cri'";
+            // The default handler goes when another one is configured, unless it is configured as well.
+            let runc = handler(major, "runc");
             format!(
                 "version = 2\n{head}[{cri}]\nsandbox_image = \"{sandbox}\"\n{runtime}{stream}[{cri}.cni]\n\
-                 bin_dir = \"{cni_bin}\"\nconf_dir = \"{cni_conf}\"\n[{cri}.registry]\nconfig_path = \"{registries}\"\n"
+                 bin_dir = \"{cni_bin}\"\nconf_dir = \"{cni_conf}\"\n[{cri}.registry]\nconfig_path = \"{registries}\"\n{runc}"
             )
         }
     }
@@ -204,6 +206,9 @@ mod tests {
         for (version, plugin) in [(1, "io.containerd.grpc.v1.cri"), (2, "io.containerd.cri.v1.runtime")] {
             let text = config().render(version, Some(&handler(version, "other"))).unwrap();
             let table: toml::Table = text.parse().unwrap();
+            if version < 2 {
+                assert!(table["plugins"][plugin]["containerd"]["runtimes"]["runc"].is_table(), "the default one stays");
+            }
             let cri = &table["plugins"][plugin];
             assert_eq!(cri["restrict_oom_score_adj"].as_bool(), Some(true));
             assert_eq!(cri["containerd"]["runtimes"]["other"]["runtime_type"].as_str(), Some("io.containerd.runc.v2"));

@@ -427,10 +427,20 @@ async fn remove(dir: &Path, keep_logs: bool) -> anyhow::Result<()> {
             continue;
         }
         let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        removed.with_context(|| format!("removing {}", path.display()))?;
+        gone(removed, &path)?;
     }
     if !keep_logs {
-        std::fs::remove_dir(dir).with_context(|| format!("removing {}", dir.display()))?;
+        gone(std::fs::remove_dir(dir), dir)?;
     }
     Ok(())
+}
+
+/// What is not there is removed.
+fn gone(removed: std::io::Result<()>, path: &Path) -> anyhow::Result<()> {
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }

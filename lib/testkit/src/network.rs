@@ -61,12 +61,20 @@ impl Network {
         Ok(())
     }
 
-    /// Removes the namespaces, whichever there are.
+    /// Removes the namespaces, whichever there are, also those that somebody was still making or removes as well.
     pub async fn remove(&self) -> anyhow::Result<()> {
-        for name in namespaces(&format!("{}-", self.tag)) {
-            run("ip", &["netns", "del", &name]).await?;
+        loop {
+            let names = namespaces(&self.namespace(""));
+            if names.is_empty() {
+                return Ok(());
+            }
+            for name in names {
+                let removed = run("ip", &["netns", "del", &name]).await;
+                if path(&name).exists() {
+                    removed?;
+                }
+            }
         }
-        Ok(())
     }
 }
 
@@ -128,9 +136,14 @@ mod tests {
         })
         .await
         .unwrap();
-        assert!(
-            std::net::TcpStream::connect_timeout(&(a, 7000).into(), std::time::Duration::from_millis(300)).is_err()
-        );
+        let outside = std::net::SocketAddr::from(([192, 0, 2, 1], 9));
+        within(&theirs, move || async move {
+            let wait = std::time::Duration::from_millis(300);
+            anyhow::ensure!(std::net::TcpStream::connect_timeout(&outside, wait).is_err(), "there is a way out");
+            Ok(())
+        })
+        .await
+        .unwrap();
         drop(listener);
         network.remove().await.unwrap();
         assert!(namespaces(&network.namespace("")).is_empty());

@@ -15,15 +15,14 @@ async fn a_lab_that_does_not_start_says_why_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let pintle = folder.path().join("pintle");
     let id = format!("pintle-labtest-{}", std::process::id());
-    std::fs::write(&pintle, format!("#!/bin/sh\n[ \"$1\" = id ] && exec echo {id}\necho no such luck >&2\nexit 1\n")).unwrap();
+    std::fs::write(&pintle, format!("#!/bin/sh\n[ \"$1\" = id ] && exec echo {id}\necho no such luck >&2\nexit 1\n"))
+        .unwrap();
     std::fs::set_permissions(&pintle, std::fs::Permissions::from_mode(0o755)).unwrap();
     let spec = Spec::new(&folder.path().join("lab"), &pintle).unwrap();
     let Err(error) = lab::up(&spec, &|_| {}).await else { panic!("a lab without a server is up") };
     assert!(format!("{error:#}").contains("no such luck"), "{error:#}");
-    let left: Vec<String> = std::fs::read_dir(&spec.dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let left: Vec<String> =
+        std::fs::read_dir(&spec.dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(left, ["log"]);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(spec.dir.to_str().unwrap()));
