@@ -1,5 +1,6 @@
 //! Objects that the server itself keeps: namespaces, the `kubernetes` Service, priority classes, roles.
 
+mod members;
 mod objects;
 mod rbac;
 
@@ -41,7 +42,7 @@ pub async fn run(state: Arc<State>) {
         let pause = if first { RETRY } else { INTERVAL };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = state.shutdown.cancelled() => return,
+            () = state.shutdown.cancelled() => return members::leave(&state).await,
         }
     }
 }
@@ -70,10 +71,11 @@ async fn pass(state: &Arc<State>, first: bool) -> Result<(), ApiError> {
         // Nobody but this machine could use it, and a loopback address is no valid endpoint.
         return Ok(());
     }
+    let servers = members::renew(state).await?;
     let at = Address::new("", "endpoints", "default", "kubernetes");
-    keep(state, at, objects::kubernetes_endpoints(&state.config), "subsets").await?;
+    keep(state, at, objects::kubernetes_endpoints(&state.config, &servers), "subsets").await?;
     let at = Address::new("discovery.k8s.io", "endpointslices", "default", "kubernetes");
-    keep(state, at, objects::kubernetes_slice(&state.config), "endpoints").await
+    keep(state, at, objects::kubernetes_slice(&state.config, &servers), "endpoints").await
 }
 
 /// Creates an object, or brings one of its fields to what it should be.

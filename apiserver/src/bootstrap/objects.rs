@@ -1,5 +1,7 @@
 //! The objects as they are written: pure.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -79,23 +81,26 @@ pub fn kubernetes_service(config: &Config) -> Value {
     })
 }
 
-/// Its endpoints.
-pub fn kubernetes_endpoints(config: &Config) -> Value {
+/// Its endpoints: all API servers.
+pub fn kubernetes_endpoints(config: &Config, servers: &[IpAddr]) -> Value {
+    let addresses: Vec<_> = servers.iter().map(|address| json!({"ip": address.to_string()})).collect();
     json!({
         "metadata": {"name": "kubernetes", "namespace": "default",
                      "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [{"addresses": [{"ip": config.advertise_address.to_string()}],
+        "subsets": [{"addresses": addresses,
                      "ports": [{"name": "https", "port": config.advertise_port, "protocol": "TCP"}]}],
     })
 }
 
 /// Its endpoint slice.
-pub fn kubernetes_slice(config: &Config) -> Value {
+pub fn kubernetes_slice(config: &Config, servers: &[IpAddr]) -> Value {
+    let endpoint = |address: &IpAddr| json!({"addresses": [address.to_string()], "conditions": {"ready": true}});
+    let endpoints: Vec<_> = servers.iter().map(endpoint).collect();
     json!({
         "metadata": {"name": "kubernetes", "namespace": "default",
                      "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": if config.advertise_address.is_ipv6() { "IPv6" } else { "IPv4" },
-        "endpoints": [{"addresses": [config.advertise_address.to_string()], "conditions": {"ready": true}}],
+        "endpoints": endpoints,
         "ports": [{"name": "https", "port": config.advertise_port, "protocol": "TCP"}],
     })
 }
