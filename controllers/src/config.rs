@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pintle_serving::telemetry::Telemetry;
+
 /// Settings of the controller manager; the defaults are those of upstream's flags.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -25,6 +27,8 @@ pub struct Config {
     pub workers: usize,
     /// The authority that signs kubelet certificates; without it nothing is signed.
     pub signing: Option<Signing>,
+    /// Where they tell about themselves.
+    pub telemetry: Telemetry,
 }
 
 /// A certificate authority for signing requests.
@@ -57,6 +61,7 @@ impl Default for Config {
             terminated_pod_threshold: 12_500,
             workers: 5,
             signing: None,
+            telemetry: Telemetry::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -9,9 +10,11 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use pintle_client::cache::{Cache, Cached};
 use pintle_client::events::Recorder;
+use pintle_client::queue::Queue;
 use tokio_util::sync::CancellationToken;
 
 use crate::Config;
+use crate::telemetry::Own;
 
 /// Shared by all controllers of one process; clones are cheap and see the same caches.
 #[derive(Clone)]
@@ -23,12 +26,14 @@ pub struct Context {
     /// Ends everything that was started through this context.
     pub shutdown: CancellationToken,
     caches: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>>,
+    own: Own,
 }
 
 impl Context {
     /// A context without any cache yet.
     pub fn new(client: Client, config: Config, shutdown: CancellationToken) -> Self {
-        Self { client, config: Arc::new(config), shutdown, caches: Arc::default() }
+        let own = Own::new(&config.telemetry);
+        Self { client, config: Arc::new(config), shutdown, caches: Arc::default(), own }
     }
 
     /// The process-wide cache of a kind, in all namespaces; started by whoever asks first.
@@ -40,7 +45,15 @@ impl Context {
         }
         let cache = Cache::start(Api::all(self.client.clone()), Default::default(), self.shutdown.clone());
         caches.insert(TypeId::of::<K>(), Box::new(cache.clone()));
+        self.own.add_cache(&cache);
         cache
+    }
+
+    /// A work queue under upstream's name for it.
+    pub fn queue<T: Hash + Eq + Clone + Send + 'static>(&self, name: &str) -> Queue<T> {
+        let queue = Queue::new();
+        self.own.add_queue(name, &queue);
+        queue
     }
 
     /// An event recorder under a controller's name.

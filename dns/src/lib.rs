@@ -12,19 +12,24 @@ pub mod answer;
 pub mod records;
 mod relay;
 mod server;
+mod telemetry;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
+use hickory_proto::rr::Name;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use parking_lot::RwLock;
 use pintle_client::cache::{Cache, Change};
+use pintle_serving::telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
 use crate::records::Records;
+use crate::telemetry::Metrics;
 
 /// What the server needs to know.
 #[derive(Clone, Debug)]
@@ -37,25 +42,31 @@ pub struct Config {
     pub resolv_conf: Option<PathBuf>,
     /// Life of a record in resolvers' caches, seconds.
     pub ttl: u32,
+    /// Where it tells about itself.
+    pub telemetry: Telemetry,
 }
 
 /// Serves until `shutdown`. The sockets are open before the caches are filled: until then queries fail as SERVFAIL.
 pub async fn run(config: Config, client: kube::Client, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let domain = Name::from_ascii(format!("{}.", config.domain.trim_end_matches('.')))
+        .with_context(|| format!("cluster domain {}", config.domain))?;
+    let metrics = Arc::new(Metrics::new(&config.telemetry, domain.clone()));
     let records = Arc::new(RwLock::new(Records::default()));
     let services: Cache<Service> = Cache::start(Api::all(client.clone()), Default::default(), shutdown.clone());
     let slices: Cache<EndpointSlice> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
     follow(&services, &slices, &records, &shutdown);
     let ready = {
-        let records = records.clone();
+        let (records, metrics) = (records.clone(), metrics.clone());
         async move {
             services.synced().await;
             slices.synced().await;
             records.write().set_complete();
+            metrics.complete();
             tracing::info!("cluster DNS has all records");
         }
     };
     tokio::spawn(ready);
-    server::serve(config, records, shutdown).await
+    server::serve(config, domain, records, metrics, shutdown).await
 }
 
 fn follow(

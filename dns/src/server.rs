@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hickory_proto::op::{Message, ResponseCode};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::{self, Outcome};
 use crate::records::Records;
+use crate::telemetry::{Metrics, Way};
 use crate::{Config, relay};
 
 /// Questions that may wait for resolvers, and TCP connections that may be open, at a time.
@@ -24,6 +25,7 @@ const TCP_IDLE: Duration = Duration::from_secs(10);
 
 struct Shared {
     records: Arc<RwLock<Records>>,
+    metrics: Arc<Metrics>,
     domain: Name,
     ttl: u32,
     resolvers: Vec<SocketAddr>,
@@ -32,12 +34,17 @@ struct Shared {
 }
 
 /// Opens the sockets and serves until `shutdown`.
-pub async fn serve(config: Config, records: Arc<RwLock<Records>>, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let domain = Name::from_ascii(format!("{}.", config.domain.trim_end_matches('.')))
-        .with_context(|| format!("cluster domain {}", config.domain))?;
+pub async fn serve(
+    config: Config,
+    domain: Name,
+    records: Arc<RwLock<Records>>,
+    metrics: Arc<Metrics>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     let resolvers = config.resolv_conf.as_deref().map(|f| relay::resolvers(f, &config.listen)).unwrap_or_default();
     let shared = Arc::new(Shared {
         records,
+        metrics,
         domain,
         ttl: config.ttl,
         resolvers,
@@ -68,12 +75,19 @@ async fn serve_udp(shared: Arc<Shared>, socket: Arc<UdpSocket>) {
             }
         };
         let Some(query) = answer::parse(&buffer[..length]) else { continue };
+        let begin = Instant::now();
+        shared.metrics.request(&query, Way { proto: "udp", v6: is_v6(client) });
         match local(&shared, &query) {
-            Outcome::Respond(response) => send(&socket, client, answer::udp_bytes(&query, &response)).await,
+            Outcome::Respond(response) => {
+                let bytes = answer::udp_bytes(&query, &response);
+                shared.metrics.response(&query, bytes.as_deref(), begin);
+                send(&socket, client, bytes).await;
+            }
             outcome => {
                 let (shared, socket, packet) = (shared.clone(), socket.clone(), buffer[..length].to_vec());
                 tokio::spawn(async move {
                     let bytes = resolve(&shared, &query, outcome, &packet, false).await;
+                    shared.metrics.response(&query, bytes.as_deref(), begin);
                     send(&socket, client, bytes).await;
                 });
             }
@@ -93,10 +107,10 @@ async fn serve_tcp(shared: Arc<Shared>, listener: TcpListener) {
     loop {
         let Ok(permit) = shared.connections.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = converse(&shared, stream).await {
+                    if let Err(error) = converse(&shared, stream, is_v6(client)).await {
                         tracing::debug!(%error, "TCP client");
                     }
                     drop(permit);
@@ -110,7 +124,12 @@ async fn serve_tcp(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-async fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
+/// IPv4 clients of an IPv6 socket have mapped addresses.
+fn is_v6(client: SocketAddr) -> bool {
+    client.ip().to_canonical().is_ipv6()
+}
+
+async fn converse(shared: &Shared, mut stream: TcpStream, v6: bool) -> std::io::Result<()> {
     loop {
         let receive = async {
             let mut packet = vec![0; usize::from(stream.read_u16().await?)];
@@ -123,10 +142,13 @@ async fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()>
             other => other?,
         };
         let Some(query) = answer::parse(&packet) else { return Ok(()) };
+        let begin = Instant::now();
+        shared.metrics.request(&query, Way { proto: "tcp", v6 });
         let bytes = match local(shared, &query) {
             Outcome::Respond(response) => response.to_vec().ok(),
             outcome => resolve(shared, &query, outcome, &packet, true).await,
         };
+        shared.metrics.response(&query, bytes.as_deref(), begin);
         let Some(bytes) = bytes else { return Ok(()) };
         let length = u16::try_from(bytes.len()).map_err(std::io::Error::other)?;
         stream.write_all(&[&length.to_be_bytes(), bytes.as_slice()].concat()).await?;

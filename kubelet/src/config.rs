@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
+use pintle_serving::telemetry::Telemetry;
 use tokio::sync::watch;
 
 /// Who makes control groups.
@@ -123,6 +124,8 @@ pub struct Config {
     pub status_report_frequency: Duration,
     /// How long the node's Lease is valid; it is renewed four times in that time.
     pub lease_duration: Duration,
+    /// Where it tells about itself.
+    pub telemetry: Telemetry,
 }
 
 impl Config {
@@ -156,6 +159,7 @@ impl Config {
             status_update_frequency: Duration::from_secs(10),
             status_report_frequency: Duration::from_secs(300),
             lease_duration: Duration::from_secs(40),
+            telemetry: Telemetry::default(),
         }
     }
 

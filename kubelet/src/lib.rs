@@ -39,6 +39,7 @@ pub mod quantity;
 mod run;
 pub mod server;
 mod shared;
+mod telemetry;
 mod volumes;
 
 pub use config::{CgroupDriver, Config, EvictionThresholds, ImageGc, Reserved, ServerTls};

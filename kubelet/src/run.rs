@@ -10,7 +10,6 @@ use kube::{Api, Client};
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
 use pintle_serving::delegated::{Delegated, Settings};
-use pintle_serving::health::Checks;
 use pintle_serving::http::Listener;
 use pintle_serving::metrics::Registry;
 use pintle_serving::tls::Tls;
@@ -29,6 +28,7 @@ use crate::pods::manager::Manager;
 use crate::pods::statics;
 use crate::server::Server;
 use crate::shared::Shared;
+use crate::telemetry;
 use crate::volumes::TrustBundles;
 
 /// Runs a kubelet until `shutdown`; containers go on running afterwards.
@@ -67,6 +67,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let of_node = format!("spec.nodeName={}", shared.config.node_name);
     let pods: Api<Pod> = Api::all(client);
     let pods = Cache::start(pods, watcher::Config::default().fields(&of_node), shutdown.clone());
+    telemetry::register(&shared, &manager, &pods);
     if let Some(tls) = &shared.config.server {
         tasks.spawn(serve(&shared, &manager, tls, shutdown.clone()).await?);
     }
@@ -117,8 +118,8 @@ async fn serve(
         host: Arc::new(host),
         runtime: shared.cri.clone(),
         auth: Delegated::new(shared.client.clone(), Settings::new(Some(tls.client_ca.clone())))?,
-        checks: Checks::default(),
-        metrics: Registry::default(),
+        checks: shared.config.telemetry.checks.clone(),
+        metrics: shared.config.telemetry.metrics.clone(),
         probe_metrics: Registry::default(),
     };
     Ok(server.run(listener, identity, shutdown))

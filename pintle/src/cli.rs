@@ -275,6 +275,9 @@ pub struct ComponentArgs {
     /// Take part in leader election.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
+    /// Loopback port of health and metrics, by default upstream's; 0 for none.
+    #[arg(long)]
+    pub secure_port: Option<u16>,
 }
 
 /// `pintle controller-manager`.
@@ -315,6 +318,9 @@ pub struct ProxyArgs {
     /// Addresses of pods.
     #[arg(long)]
     pub cluster_cidr: Option<IpNet>,
+    /// Loopback port of health and metrics, by default upstream's; 0 for none.
+    #[arg(long)]
+    pub metrics_port: Option<u16>,
 }
 
 /// `pintle kubelet`.
@@ -338,8 +344,8 @@ pub struct KubeletArgs {
     /// Its key.
     #[arg(long)]
     pub tls_private_key_file: PathBuf,
-    /// Address of the cluster DNS.
-    #[arg(long)]
+    /// Addresses of the cluster DNS.
+    #[arg(long, value_delimiter = ',')]
     pub cluster_dns: Vec<IpAddr>,
     /// DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
@@ -359,6 +365,15 @@ pub struct KubeletArgs {
     /// cgroup below which pods' cgroups are made.
     #[arg(long, default_value = "/")]
     pub cgroup_root: String,
+    /// Most pods that the node takes.
+    #[arg(long, default_value_t = 110)]
+    pub max_pods: u32,
+    /// Resolver configuration that pods inherit; empty for none.
+    #[arg(long, default_value = "/etc/resolv.conf")]
+    pub resolv_conf: PathBuf,
+    /// Folder of manifests of static pods.
+    #[arg(long)]
+    pub static_pod_path: Option<PathBuf>,
 }
 
 /// `pintle dns`.

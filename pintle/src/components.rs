@@ -1,35 +1,28 @@
 //! Components that run alone, against any API server, as upstream's do.
 
-use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::Context;
+use kube::Client;
 use pintle_client::leader;
-use pintle_serving::component::{Component, serve_component};
-use pintle_serving::health::Checks;
-use pintle_serving::metrics::Registry;
-use tokio::net::TcpListener;
+use pintle_serving::telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{ComponentArgs, ControllerManagerArgs, DnsArgs, KubeletArgs, ProxyArgs};
-use crate::{addons, net};
-
-/// Ports on the loopback address for health and metrics: upstream's numbers.
-const SCHEDULER_PORT: u16 = 10259;
-const CONTROLLER_MANAGER_PORT: u16 = 10257;
-const PROXY_PORT: u16 = 10249;
+use crate::{addons, kernel, net, telemetry};
 
 /// `pintle scheduler`.
 pub async fn scheduler(args: ComponentArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let client = pintle_client::connect::from_kubeconfig(&args.kubeconfig).await?;
-    serve_health(SCHEDULER_PORT, &shutdown).await?;
-    let config = pintle_scheduler::Config { host: host(), ..pintle_scheduler::Config::default() };
+    let (client, telemetry) = connect(&args.kubeconfig).await?;
+    telemetry::SCHEDULER.at(args.secure_port).serve(&telemetry, &client, None, &shutdown).await?;
+    let config = pintle_scheduler::Config { host: host(), telemetry, ..pintle_scheduler::Config::default() };
     lead(&args, "kube-scheduler", client.clone(), shutdown, |token| pintle_scheduler::run(config, client, token)).await
 }
 
 /// `pintle controller-manager`.
 pub async fn controller_manager(args: ControllerManagerArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let client = pintle_client::connect::from_kubeconfig(&args.component.kubeconfig).await?;
-    serve_health(CONTROLLER_MANAGER_PORT, &shutdown).await?;
+    let (client, telemetry) = connect(&args.component.kubeconfig).await?;
+    telemetry::CONTROLLER_MANAGER.at(args.component.secure_port).serve(&telemetry, &client, None, &shutdown).await?;
     let read = |path: &std::path::PathBuf| {
         std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
     };
@@ -46,6 +39,7 @@ pub async fn controller_manager(args: ControllerManagerArgs, shutdown: Cancellat
         root_ca: args.root_ca_file.as_ref().map(read).transpose()?,
         cluster_cidrs: args.cluster_cidr.iter().map(ToString::to_string).collect(),
         signing,
+        telemetry,
         ..pintle_controllers::Config::default()
     };
     lead(&args.component, "kube-controller-manager", client.clone(), shutdown, |token| {
@@ -56,12 +50,13 @@ pub async fn controller_manager(args: ControllerManagerArgs, shutdown: Cancellat
 
 /// `pintle proxy`.
 pub async fn proxy(args: ProxyArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let client = pintle_client::connect::from_kubeconfig(&args.kubeconfig).await?;
-    serve_health(PROXY_PORT, &shutdown).await?;
-    net::enable_forwarding()?;
+    let (client, telemetry) = connect(&args.kubeconfig).await?;
+    telemetry::PROXY.at(args.metrics_port).serve(&telemetry, &client, None, &shutdown).await?;
+    kernel::prepare(None)?;
     let node = args.hostname_override.unwrap_or_else(host);
     let config = pintle_proxy::Config {
         cluster_cidrs: args.cluster_cidr.into_iter().collect(),
+        telemetry,
         ..pintle_proxy::Config::new(node)
     };
     pintle_proxy::run(config, client, shutdown).await
@@ -69,19 +64,23 @@ pub async fn proxy(args: ProxyArgs, shutdown: CancellationToken) -> anyhow::Resu
 
 /// `pintle kubelet`.
 pub async fn kubelet(args: KubeletArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let client = pintle_client::connect::from_kubeconfig(&args.kubeconfig).await?;
-    net::enable_forwarding()?;
-    let read = |path: &std::path::Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let (client, telemetry) = connect(&args.kubeconfig).await?;
+    kernel::prepare(None)?;
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
     let name = args.hostname_override.clone().unwrap_or_else(host);
     let ip = args.node_ip.unwrap_or_else(net::default_ip);
     let endpoint = format!("unix://{}", args.container_runtime_endpoint.display());
     let config = pintle_kubelet::Config {
+        telemetry,
         root_dir: args.root_dir,
         pod_logs_dir: args.pod_logs_dir,
         cgroup_root: args.cgroup_root,
         cluster_dns: args.cluster_dns,
         cluster_domain: args.cluster_domain,
         port: args.port,
+        max_pods: args.max_pods,
+        resolv_conf: Some(args.resolv_conf).filter(|path| !path.as_os_str().is_empty()),
+        static_pod_dir: args.static_pod_path,
         server: Some(pintle_kubelet::ServerTls {
             certificate: read(&args.tls_cert_file)?,
             key: read(&args.tls_private_key_file)?,
@@ -94,12 +93,14 @@ pub async fn kubelet(args: KubeletArgs, shutdown: CancellationToken) -> anyhow::
 
 /// `pintle dns`.
 pub async fn dns(args: DnsArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let client = pintle_client::connect::from_kubeconfig(&args.kubeconfig).await?;
+    let (client, telemetry) = connect(&args.kubeconfig).await?;
+    telemetry::DNS.serve(&telemetry, &client, None, &shutdown).await?;
     let config = pintle_dns::Config {
         domain: args.cluster_domain,
         listen: args.listen,
         resolv_conf: args.resolv_conf,
         ttl: addons::DNS_TTL,
+        telemetry,
     };
     pintle_dns::run(config, client, shutdown).await
 }
@@ -108,7 +109,7 @@ pub async fn dns(args: DnsArgs, shutdown: CancellationToken) -> anyhow::Result<(
 async fn lead<F, R>(
     args: &ComponentArgs,
     name: &str,
-    client: kube::Client,
+    client: Client,
     shutdown: CancellationToken,
     run: F,
 ) -> anyhow::Result<()>
@@ -127,13 +128,11 @@ where
     Ok(())
 }
 
-async fn serve_health(port: u16, shutdown: &CancellationToken) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port)))
-        .await
-        .with_context(|| format!("listening on 127.0.0.1:{port}"))?;
-    let component = Component { checks: Checks::default(), metrics: Registry::with_process(), auth: None };
-    tokio::spawn(serve_component(listener, None, component, shutdown.clone()));
-    Ok(())
+/// A client whose requests are counted in a component's own telemetry.
+async fn connect(kubeconfig: &Path) -> anyhow::Result<(Client, Telemetry)> {
+    let telemetry = Telemetry::with_process();
+    let client = pintle_client::connect::from_kubeconfig_observed(kubeconfig, telemetry::requests(&telemetry)).await?;
+    Ok((client, telemetry))
 }
 
 fn host() -> String {

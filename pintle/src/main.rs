@@ -5,14 +5,18 @@ mod agent;
 mod cli;
 mod components;
 mod containerd;
+mod hostports;
 mod image;
+mod kernel;
 mod net;
 mod node;
 mod paths;
 mod server;
 mod storage;
 mod teardown;
+mod telemetry;
 mod up;
+mod upstream;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -20,10 +24,23 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
+    let (cli, accepted) = match command_line() {
+        Ok(told) => told,
+        Err(upstream::Error::Help(text)) => {
+            print!("{text}");
+            return std::process::ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("Error: {error}");
+            return std::process::ExitCode::FAILURE;
+        }
+    };
     if let Err(error) = start_log(&cli) {
         eprintln!("pintle: {error:#}");
         return std::process::ExitCode::FAILURE;
+    }
+    if !accepted.is_empty() {
+        tracing::warn!(settings = accepted.join(", "), "accepted, without effect");
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -39,6 +56,17 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// What to do, and which of upstream's settings have no effect on it.
+fn command_line() -> Result<(Cli, Vec<String>), upstream::Error> {
+    let mut arguments = std::env::args_os();
+    let Some(component) = arguments.next().as_deref().and_then(upstream::component) else {
+        return Ok((Cli::parse(), Vec::new()));
+    };
+    let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let told = upstream::tell(component, &arguments, |file| std::fs::read_to_string(file))?;
+    Ok((Cli::parse_from(told.arguments), told.accepted))
 }
 
 fn start_log(cli: &Cli) -> anyhow::Result<()> {

@@ -16,6 +16,9 @@ pub const ISOLATED_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 240, 1);
 const LINK: &str = "pintle0";
 const LINK_END: &str = "pintle1";
 
+/// Marks the routes that are ours; a number that rtnetlink leaves to everybody.
+const ROUTE_PROTOCOL: &str = "212";
+
 /// The address from which this machine would reach others, or the loopback address if it has no route. Nothing is sent.
 pub fn default_ip() -> IpAddr {
     // TEST-NET-1 (RFC 5737): connecting a datagram socket only looks up the route.
@@ -67,16 +70,6 @@ pub async fn remove_namespace(paths: &Paths) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kernel settings that pods and Services need in this network namespace.
-pub fn enable_forwarding() -> anyhow::Result<()> {
-    let settings = [("net/ipv4/ip_forward", "1"), ("net/ipv4/conf/all/route_localnet", "1")];
-    for (key, value) in settings {
-        let path = format!("/proc/sys/{key}");
-        std::fs::write(&path, value).with_context(|| format!("setting {path}"))?;
-    }
-    Ok(())
-}
-
 /// Writes the pod network's CNI configuration for a node that got the given pod addresses: a routed link for each pod,
 /// addresses from the node's range, host ports.
 pub fn write_cni(paths: &Paths, pod_cidr: &IpNet) -> anyhow::Result<()> {
@@ -100,7 +93,8 @@ pub fn write_cni(paths: &Paths, pod_cidr: &IpNet) -> anyhow::Result<()> {
 
 /// Routes another node's pod addresses through that node. Both must share a link.
 pub async fn route_via(pod_cidr: &IpNet, node: IpAddr) -> anyhow::Result<()> {
-    run("ip", &["route", "replace", &pod_cidr.to_string(), "via", &node.to_string()]).await?;
+    let (range, node) = (pod_cidr.to_string(), node.to_string());
+    run("ip", &["route", "replace", &range, "via", &node, "proto", ROUTE_PROTOCOL]).await?;
     Ok(())
 }
 
@@ -108,4 +102,12 @@ pub async fn route_via(pod_cidr: &IpNet, node: IpAddr) -> anyhow::Result<()> {
 pub async fn unroute(pod_cidr: &IpNet) -> anyhow::Result<()> {
     run("ip", &["route", "del", &pod_cidr.to_string()]).await?;
     Ok(())
+}
+
+/// Removes all of them.
+pub async fn unroute_all() {
+    // It fails where there never was a route.
+    if let Err(error) = run("ip", &["route", "flush", "proto", ROUTE_PROTOCOL]).await {
+        tracing::debug!(error = format!("{error:#}"), "no routes removed");
+    }
 }

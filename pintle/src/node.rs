@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client, ResourceExt};
 use pintle_client::cache::{Cache, Change};
+use pintle_serving::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,7 @@ use crate::cli::{NetworkArgs, NodeArgs};
 use crate::containerd::Containerd;
 use crate::paths::Paths;
 use crate::server::{Network, forever};
-use crate::{addons, image, net};
+use crate::{addons, image, kernel, net, telemetry};
 use pintle_host::pki::Pair;
 
 /// Who the node is.
@@ -63,7 +64,7 @@ pub struct Runtime {
 
 /// Starts (or adopts) the container runtime and loads images into it.
 pub async fn start_runtime(paths: &Paths, args: &NodeArgs) -> anyhow::Result<Runtime> {
-    net::enable_forwarding()?;
+    kernel::prepare(Some(&paths.kernel_settings()))?;
     if let Some(socket) = &args.container_runtime_endpoint {
         return Ok(Runtime { endpoint: format!("unix://{}", socket.display()), own: None });
     }
@@ -109,8 +110,11 @@ pub async fn run_with(
         move || pintle_kubelet::run(kubelet.clone(), client.clone(), shutdown.clone())
     }));
     parts.spawn(pod_network(paths.clone(), name(args), known, clients.proxy.clone(), shutdown.clone()));
+    let telemetry = Telemetry::with_process();
+    telemetry::PROXY.try_serve(&telemetry, &clients.proxy, None, &shutdown).await;
     let proxy = pintle_proxy::Config {
         table: paths.id(),
+        telemetry,
         cluster_cidrs: vec![network.cluster_cidr],
         masquerade_pods: true,
         no_masquerade: vec![network.cluster_cidr, network.service_cidr],
@@ -120,7 +124,10 @@ pub async fn run_with(
         let shutdown = shutdown.clone();
         move || pintle_proxy::run(proxy.clone(), clients.proxy.clone(), shutdown.clone())
     }));
+    let telemetry = Telemetry::with_process();
+    telemetry::DNS.try_serve(&telemetry, &clients.dns, None, &shutdown).await;
     let dns = pintle_dns::Config {
+        telemetry,
         domain: network.domain.clone(),
         listen: vec![SocketAddr::new(ip(args), addons::DNS_PORT)],
         resolv_conf: Some("/etc/resolv.conf".into()),
@@ -149,6 +156,7 @@ fn kubelet_config(
     }
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
     Ok(pintle_kubelet::Config {
+        telemetry: Telemetry::with_process(),
         root_dir: paths.kubelet(),
         pod_logs_dir: paths.pod_logs(),
         cgroup_root: format!("/{}", paths.id()),

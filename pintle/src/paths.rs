@@ -102,6 +102,11 @@ impl Paths {
         self.root.join("manifests")
     }
 
+    /// What the kernel's settings were before.
+    pub fn kernel_settings(&self) -> PathBuf {
+        self.root.join("kernel-settings.json")
+    }
+
     /// Makes the directories.
     pub fn create(&self) -> anyhow::Result<()> {
         let dirs = [

@@ -9,8 +9,8 @@ use pintle_cri::messages::{
     ListContainersRequest, ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest,
 };
 
-use crate::net;
 use crate::paths::Paths;
+use crate::{hostports, kernel, net};
 use pintle_host::cgroup;
 use pintle_host::process::{self, Handle};
 
@@ -42,7 +42,7 @@ pub async fn node(paths: &Paths) -> anyhow::Result<()> {
     }
     unmount_below(paths.root(), &[paths.kubelet()])?;
     pintle_proxy::cleanup(&proxy_tables(paths)).await;
-    Ok(())
+    kernel::put_back(&paths.kernel_settings())
 }
 
 /// Names of the service proxy's tables of this cluster.
@@ -80,7 +80,12 @@ async fn stop_pod(cri: &Client, sandbox: &str, containers: Vec<&str>) -> pintle_
 /// Removes the namespace, cgroups, mounts and files of a stopped cluster.
 pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
     unmount_below(paths.root(), &[paths.root().to_owned()])?;
-    net::remove_namespace(paths).await?;
+    if net::namespace_exists(&paths.id()) {
+        net::remove_namespace(paths).await?;
+    } else {
+        net::unroute_all().await;
+        hostports::remove_unused().await;
+    }
     for dir in cgroup::dirs(&paths.id()) {
         cgroup::remove(&dir);
     }

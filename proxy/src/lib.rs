@@ -15,6 +15,7 @@ pub mod ruleset;
 mod run;
 pub mod script;
 mod sync;
+mod telemetry;
 
 pub use run::{Config, cleanup, cleanup_in, run};
 pub use sync::Syncer;

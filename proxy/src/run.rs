@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -11,6 +11,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use pintle_client::cache::{Cache, Cached};
+use pintle_serving::telemetry::Telemetry;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -21,11 +22,14 @@ use crate::netns::{Error, Namespace};
 use crate::ruleset::Settings;
 use crate::script::Table;
 use crate::sync::Syncer;
+use crate::telemetry::Metrics;
 
 /// Pause that gathers changes which come together.
 const GATHER: Duration = Duration::from_millis(20);
 /// How often the tables are looked after when nothing changes.
 const VERIFY: Duration = Duration::from_secs(30);
+/// The proxy is ill when the rules were not in order for this long.
+const LATE: Duration = Duration::from_secs(90);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -58,6 +62,8 @@ pub struct Config {
     pub mark: u32,
     /// The network namespace's file; the process's own namespace if there is none.
     pub netns: Option<PathBuf>,
+    /// Where it tells about itself.
+    pub telemetry: Telemetry,
 }
 
 impl Config {
@@ -77,6 +83,7 @@ impl Config {
             health_checks: true,
             mark: 0x4000,
             netns: None,
+            telemetry: Telemetry::default(),
         }
     }
 
@@ -127,6 +134,7 @@ pub async fn cleanup_in(table: &str, namespace: &Namespace) -> Result<(), Error>
 /// # Errors
 /// None at present: whatever fails is retried.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let metrics = Metrics::new(&config.telemetry, LATE);
     let wake = Arc::new(Notify::new());
     let not_headless = watcher::Config::default().labels("!service.kubernetes.io/headless");
     let own_node = watcher::Config::default().fields(&format!("metadata.name={}", config.node));
@@ -137,7 +145,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         () = shutdown.cancelled() => return Ok(()),
         _ = async { tokio::join!(services.synced(), slices.synced(), nodes.synced()) } => {}
     }
-    let mut proxy = Proxy::new(config, shutdown.clone());
+    metrics.informers_synced();
+    let mut proxy = Proxy::new(config, metrics, shutdown.clone());
     proxy.prepare().await;
     info!(node = proxy.config.node, "service proxy runs");
     loop {
@@ -147,6 +156,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             () = wake.notified() => {}
             () = tokio::time::sleep(pause) => proxy.verify().await,
         }
+        proxy.metrics.queued(proxy.config.families());
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             () = tokio::time::sleep(GATHER) => {}
@@ -168,6 +178,7 @@ fn start<K: Cached>(
 
 struct Proxy {
     config: Config,
+    metrics: Metrics,
     namespace: Namespace,
     syncers: Vec<(Settings, Syncer)>,
     servers: Servers,
@@ -175,9 +186,9 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn new(config: Config, shutdown: CancellationToken) -> Proxy {
+    fn new(config: Config, metrics: Metrics, shutdown: CancellationToken) -> Proxy {
         let namespace = Namespace { path: config.netns.clone() };
-        Proxy { config, namespace, syncers: Vec::new(), servers: Servers::default(), shutdown }
+        Proxy { config, metrics, namespace, syncers: Vec::new(), servers: Servers::default(), shutdown }
     }
 
     /// Lets packets with a loopback source leave for pods, if node ports are to answer there.
@@ -231,10 +242,16 @@ impl Proxy {
         for (settings, syncer) in &mut self.syncers {
             let portals = collect(&services, &slices, &place, settings.v6);
             all.extend(portals.iter().filter(|p| p.health_check_port.is_some()).cloned());
-            if let Err(error) = syncer.sync(portals).await {
+            let (ports, begin) = (portals.len(), Instant::now());
+            let outcome = syncer.sync(portals).await;
+            self.metrics.synced(settings.v6, ports, begin.elapsed(), outcome.is_ok());
+            if let Err(error) = outcome {
                 tracing::error!(%error, "cannot write the rules");
                 good = false;
             }
+        }
+        if good {
+            self.metrics.in_order();
         }
         if self.config.health_checks {
             self.servers.set(health::wanted(&all), &self.namespace, &self.shutdown).await;

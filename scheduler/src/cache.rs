@@ -152,6 +152,11 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// Number of nodes, and of pods that have one.
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.nodes.len(), self.pods.len())
+    }
+
     /// Adds or replaces a node.
     pub fn set_node(&mut self, node: Arc<Node>) {
         let name = node.metadata.name.clone().unwrap_or_default();

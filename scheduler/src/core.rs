@@ -15,6 +15,7 @@ use crate::pod::PodInfo;
 use crate::preemption::{Budget, Candidate, Preemption, ineligible};
 use crate::queue::{Pauses, Queue};
 use crate::selector::Selector;
+use crate::telemetry::Sizes;
 
 /// Something that the scheduler learns.
 #[derive(Debug)]
@@ -114,6 +115,13 @@ impl Core {
             Input::Owner(key, selector) => self.cache.set_owner(key, selector),
             Input::Bound { uid, written } => self.bound(&uid, written, now),
         }
+    }
+
+    /// How much there is.
+    pub fn sizes(&self) -> Sizes {
+        let [active, backoff, unschedulable, gated] = self.queue.counts();
+        let (nodes, pods) = self.cache.sizes();
+        Sizes { active, backoff, unschedulable, gated, nodes, pods }
     }
 
     /// When to call [`Core::step`] again if nothing happens.

@@ -19,9 +19,11 @@ pub mod queue;
 pub mod resources;
 mod run;
 pub mod selector;
+mod telemetry;
 #[cfg(test)]
 mod testing;
 
 pub use cycle::Profile;
 pub use queue::Pauses;
 pub use run::{Config, run};
+pub use telemetry::Sizes;

@@ -73,6 +73,8 @@ pub struct Queue {
     nominated: BTreeSet<String>,
     sequence: u64,
     next_flush: Instant,
+    /// Number of pods in each place.
+    places: [usize; 5],
 }
 
 /// How often unschedulable pods are looked through for ones that waited too long.
@@ -90,6 +92,7 @@ impl Queue {
             nominated: BTreeSet::new(),
             sequence: 0,
             next_flush: now + FLUSH_PERIOD,
+            places: [0; 5],
         }
     }
 
@@ -105,7 +108,9 @@ impl Queue {
         self.backoff.remove(&backoff);
         self.resting.remove(uid);
         self.nominated.remove(uid);
+        self.places[entry.place as usize] -= 1;
         change(entry);
+        self.places[entry.place as usize] += 1;
         if entry.nominated.is_some() {
             self.nominated.insert(uid.to_owned());
         }
@@ -155,13 +160,16 @@ impl Queue {
             nominated,
         };
         self.entries.insert(uid.clone(), entry);
+        self.places[Place::Gated as usize] += 1;
         self.edit(&uid, |entry| entry.place = place);
     }
 
     /// Forgets a pod; says whether it was here.
     pub fn remove(&mut self, uid: &str) -> bool {
         self.edit(uid, |entry| (entry.place, entry.nominated) = (Place::Gated, None));
-        self.entries.remove(uid).is_some()
+        let removed = self.entries.remove(uid).is_some();
+        self.places[Place::Gated as usize] -= usize::from(removed);
+        removed
     }
 
     /// The next pod to schedule; it is in flight until [`Queue::failed`] or [`Queue::remove`].
@@ -253,6 +261,11 @@ impl Queue {
         }
     }
 
+    /// Numbers of pods: active, pausing, unschedulable, gated.
+    pub fn counts(&self) -> [usize; 4] {
+        [Place::Active, Place::Backoff, Place::Unschedulable, Place::Gated].map(|place| self.places[place as usize])
+    }
+
     /// Notes that a node was cleared for a pod, or no longer is.
     pub fn nominate(&mut self, uid: &str, node: Option<String>) {
         self.edit(uid, |entry| entry.nominated = node);
@@ -314,6 +327,7 @@ mod tests {
         queue.set(pod("a", 0), now);
         queue.pop(now);
         queue.failed("a", Events::NODE_ADD, now);
+        assert_eq!(queue.counts(), [0, 0, 1, 0]);
         queue.wake(Events::POD_DELETE, after(2));
         assert!(queue.pop(after(2)).is_none());
         queue.wake(Events::NODE_ADD, after(2));
@@ -321,12 +335,17 @@ mod tests {
         // What happens during the attempt is not lost.
         queue.wake(Events::NODE_ADD, after(2));
         queue.failed("a", Events::NODE_ADD, after(2));
-        assert_eq!(queue.next_due(), Some(after(4)));
+        assert_eq!((queue.next_due(), queue.counts()), (Some(after(4)), [0, 1, 0, 0]));
         assert!(queue.pop(after(4)).is_some());
         // Five minutes are the longest wait.
         queue.failed("a", Events::NODE_ADD, after(4));
         assert!(queue.pop(after(300)).is_none());
         assert!(queue.pop(after(335)).is_some());
+        queue.set(pod("b", 0), after(335));
+        assert_eq!(queue.counts(), [1, 0, 0, 0]);
+        queue.remove("a");
+        queue.remove("b");
+        assert_eq!(queue.counts(), [0; 4]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use kube::api::Api;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
 use pintle_client::cache::{Cache, Cached, Change};
+use pintle_serving::telemetry::Telemetry;
 use rand::Rng;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -24,6 +25,7 @@ use crate::cycle::Profile;
 use crate::effects::Actor;
 use crate::queue::Pauses;
 use crate::selector::Selector;
+use crate::telemetry::Metrics;
 
 /// So many requests to the API are under way at once.
 const MAX_REQUESTS: usize = 64;
@@ -39,6 +41,8 @@ pub struct Config {
     pub percentage_of_nodes_to_score: usize,
     /// The name of this machine, for events.
     pub host: String,
+    /// Where it tells about itself.
+    pub telemetry: Telemetry,
 }
 
 impl Default for Config {
@@ -48,6 +52,7 @@ impl Default for Config {
             pauses: Pauses::default(),
             percentage_of_nodes_to_score: 0,
             host: String::new(),
+            telemetry: Telemetry::default(),
         }
     }
 }
@@ -59,7 +64,9 @@ type Inputs = SelectAll<BoxStream<'static, Input>>;
 /// # Errors
 /// None at present: whatever the API answers is retried.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::new(&config.telemetry));
     let mut inputs = sources(&client, &shutdown).await;
+    metrics.synced();
     let (bound, bindings) = mpsc::unbounded_channel();
     inputs.push(UnboundedReceiverStream::new(bindings).boxed());
     let actor = Actor::new(client, config.host.clone());
@@ -71,9 +78,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         while let Some(Some(input)) = inputs.next().now_or_never() {
             core.handle(input, Instant::now());
         }
-        if let Some(effects) = core.step(Instant::now()) {
+        let begin = Instant::now();
+        let effects = core.step(begin);
+        metrics.sizes(&core);
+        if let Some(effects) = effects {
+            metrics.attempt(&effects, begin.elapsed());
             for effect in effects {
-                spawn(&actor, &permits, &bound, effect);
+                spawn(&actor, &permits, &bound, &metrics, effect);
             }
             tokio::task::yield_now().await;
             continue;
@@ -97,11 +108,25 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     Ok(())
 }
 
-fn spawn(actor: &Actor, permits: &Arc<Semaphore>, bound: &mpsc::UnboundedSender<Input>, effect: Effect) {
-    let (actor, permits, bound) = (actor.clone(), permits.clone(), bound.clone());
+fn spawn(
+    actor: &Actor,
+    permits: &Arc<Semaphore>,
+    bound: &mpsc::UnboundedSender<Input>,
+    metrics: &Arc<Metrics>,
+    effect: Effect,
+) {
+    let (actor, permits, bound, metrics) = (actor.clone(), permits.clone(), bound.clone(), metrics.clone());
+    let profile = match &effect {
+        Effect::Bind { pod, .. } => pod.scheduler_name().to_owned(),
+        _ => String::new(),
+    };
     tokio::spawn(async move {
         let _permit = permits.acquire_owned().await;
+        let begin = Instant::now();
         if let Some((uid, written)) = actor.carry_out(effect).await {
+            if !written {
+                metrics.not_bound(&profile, begin.elapsed());
+            }
             let _ = bound.send(Input::Bound { uid, written });
         }
     });

@@ -18,7 +18,7 @@ use crate::retry::gone_is_fine;
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let roles: Cache<ClusterRole> = ctx.cache();
     roles.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("ClusterRoleAggregator");
     let (keys, all) = (queue.clone(), roles.clone());
     // Any role may be a part of any other: few are made of others, and they change rarely.
     roles.on_change(ctx.shutdown.clone(), move |_| {

@@ -11,7 +11,6 @@ use kube::Resource;
 use kube::api::{DeleteParams, PostParams};
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -36,7 +35,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     });
     controller.crons.synced().await;
     controller.jobs.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue("cronjob");
     let keys = queue.clone();
     controller.crons.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
     let keys = queue.clone();

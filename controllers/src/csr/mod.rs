@@ -37,7 +37,7 @@ const BACKDATE: Duration = Duration::from_secs(300);
 
 /// Runs certificatesigningrequest-approving-controller.
 pub async fn approving(ctx: Context) -> anyhow::Result<()> {
-    each(ctx, |ctx, csr| async move { approve(&ctx, &csr).await }).await
+    each(ctx, "csrapproving", |ctx, csr| async move { approve(&ctx, &csr).await }).await
 }
 
 /// Runs certificatesigningrequest-signing-controller; without an authority it has nothing to do.
@@ -45,12 +45,12 @@ pub async fn signing(ctx: Context) -> anyhow::Result<()> {
     if ctx.config.signing.is_none() {
         return Ok(());
     }
-    each(ctx, |ctx, csr| async move { sign(&ctx, &csr).await }).await
+    each(ctx, "certificate", |ctx, csr| async move { sign(&ctx, &csr).await }).await
 }
 
 /// Runs certificatesigningrequest-cleaner-controller.
 pub async fn cleaner(ctx: Context) -> anyhow::Result<()> {
-    each(ctx, |ctx, csr| async move {
+    each(ctx, "csrcleaner", |ctx, csr| async move {
         let age = Timestamp::now().duration_since(meta::created(&csr.metadata));
         let age = Duration::try_from(age).unwrap_or_default();
         let answered = ["Approved", "Denied", "Failed"].iter().any(|kind| has(&csr, kind));
@@ -66,14 +66,14 @@ pub async fn cleaner(ctx: Context) -> anyhow::Result<()> {
 }
 
 /// Calls `work` for every request when it changes.
-async fn each<F, Fut>(ctx: Context, work: F) -> anyhow::Result<()>
+async fn each<F, Fut>(ctx: Context, name: &str, work: F) -> anyhow::Result<()>
 where
     F: Fn(Context, Arc<Csr>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = anyhow::Result<Action>> + Send,
 {
     let requests: Cache<Csr> = ctx.cache();
     requests.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue(name);
     let keys = queue.clone();
     requests.on_change(ctx.shutdown.clone(), move |change| keys.add(change.object().name_any()));
     let shared = Arc::new((ctx.clone(), requests, work));

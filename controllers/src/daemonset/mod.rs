@@ -52,7 +52,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.pods.synced().await;
     controller.nodes.synced().await;
     controller.revisions.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue("daemonset");
     controller.feed(&queue);
     reconcile::run(queue, ctx.config.workers, ctx.shutdown, |key| {
         let controller = controller.clone();

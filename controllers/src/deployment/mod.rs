@@ -48,7 +48,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.deployments.synced().await;
     controller.sets.synced().await;
     controller.pods.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue("deployment");
     controller.feed(&queue);
     reconcile::run(queue, ctx.config.workers, ctx.shutdown, |key| {
         let controller = controller.clone();

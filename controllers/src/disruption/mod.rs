@@ -12,7 +12,6 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::PostParams;
 use kube::core::SelectorExt;
 use pintle_client::cache::{Cache, Change};
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -46,7 +45,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.deployments.synced().await;
     controller.stateful.synced().await;
     controller.replication.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue("disruption");
     let keys = queue.clone();
     controller.budgets.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
     let (keys, budgets) = (queue.clone(), controller.budgets.clone());

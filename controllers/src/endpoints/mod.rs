@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use kube::api::{DeleteParams, PostParams};
 use parking_lot::Mutex;
 use pintle_client::cache::{Cache, Change};
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -28,7 +27,7 @@ struct Controller {
 
 /// Runs the controller.
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
-    let queue = Queue::new();
+    let queue = ctx.queue("endpoint");
     let controller = Arc::new(Controller {
         services: ctx.cache(),
         pods: ctx.cache(),

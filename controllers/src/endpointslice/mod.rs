@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use pintle_client::cache::Cache;
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -26,7 +25,7 @@ struct Controller {
 
 /// Runs the controller.
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
-    let queue = Queue::new();
+    let queue = ctx.queue("endpoint_slice");
     let controller = Arc::new(Controller {
         services: ctx.cache(),
         pods: ctx.cache(),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 use pintle_client::cache::Cache;
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -31,7 +30,7 @@ struct Controller {
 
 /// Runs the controller.
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
-    let queue = Queue::new();
+    let queue = ctx.queue("endpoint_slice_mirroring");
     let controller = Arc::new(Controller {
         services: ctx.cache(),
         endpoints: ctx.cache(),

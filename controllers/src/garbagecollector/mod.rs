@@ -37,7 +37,7 @@ struct Collector {
 /// Runs the controller.
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let world = Arc::new(RwLock::new(World::default()));
-    let queue: Queue<Uid> = Queue::new();
+    let queue: Queue<Uid> = ctx.queue("garbage_collector_attempt_to_delete");
     let collector = Arc::new(Collector {
         client: ctx.client.clone(),
         world: world.clone(),

@@ -62,8 +62,8 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     });
     controller.jobs.synced().await;
     controller.pods.synced().await;
-    let queue = Queue::new();
-    let orphans: Queue<Key> = Queue::new();
+    let queue = ctx.queue("job");
+    let orphans: Queue<Key> = ctx.queue("job_orphan_pod");
     controller.feed(&queue, &orphans);
     let work = reconcile::run(queue, ctx.config.workers, ctx.shutdown.clone(), |key| {
         let controller = controller.clone();

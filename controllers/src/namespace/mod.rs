@@ -40,7 +40,7 @@ struct Controller {
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let controller = Arc::new(Controller { namespaces: ctx.cache(), ctx: ctx.clone() });
     controller.namespaces.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("namespace");
     let keys = queue.clone();
     controller.namespaces.on_change(ctx.shutdown.clone(), move |change| {
         if plan::waits_for_us(change.object()) {

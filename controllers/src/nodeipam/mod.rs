@@ -48,7 +48,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
         ctx: ctx.clone(),
     });
     controller.nodes.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("nodeipam");
     let keys = queue.clone();
     controller.nodes.on_change(ctx.shutdown.clone(), move |change| keys.add(change.object().name_any()));
     // One worker: no range is given out twice.

@@ -47,7 +47,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.nodes.synced().await;
     controller.leases.synced().await;
     controller.pods.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("node_lifecycle_controller");
     let (keys, recorder) = (queue.clone(), controller.recorder.clone());
     controller.nodes.on_change(ctx.shutdown.clone(), move |change| {
         let node = change.object();

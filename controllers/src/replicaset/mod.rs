@@ -51,7 +51,7 @@ async fn run<W: Workload>(ctx: Context) -> anyhow::Result<()> {
     };
     controller.sets.synced().await;
     controller.pods.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue(W::COMPONENT);
     controller.feed(&queue);
     let controller = Arc::new(controller);
     reconcile::run(queue, ctx.config.workers, ctx.shutdown, |key| {

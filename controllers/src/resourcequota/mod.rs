@@ -54,7 +54,7 @@ struct Controller {
 
 /// Runs the controller.
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("resourcequota_primary");
     let quotas: Cache<ResourceQuota> = ctx.cache();
     let wake = {
         let (quotas, queue) = (quotas.clone(), queue.clone());

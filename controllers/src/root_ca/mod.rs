@@ -41,7 +41,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let controller = Arc::new(Controller { bundle, namespaces: ctx.cache(), published, ctx: ctx.clone() });
     controller.namespaces.synced().await;
     controller.published.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("root_ca_cert_publisher");
     let keys = queue.clone();
     controller.namespaces.on_change(ctx.shutdown.clone(), move |change| keys.add(change.object().name_any()));
     let keys = queue.clone();

@@ -27,7 +27,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let controller = Arc::new(Controller { namespaces: ctx.cache(), accounts: ctx.cache(), ctx: ctx.clone() });
     controller.namespaces.synced().await;
     controller.accounts.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("serviceaccount");
     let keys = queue.clone();
     controller.namespaces.on_change(ctx.shutdown.clone(), move |change| keys.add(change.object().name_any()));
     let keys = queue.clone();

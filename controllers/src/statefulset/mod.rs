@@ -12,7 +12,6 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::SelectorExt;
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
-use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
 
 use crate::context::Context;
@@ -46,7 +45,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.sets.synced().await;
     controller.pods.synced().await;
     controller.revisions.synced().await;
-    let queue = Queue::new();
+    let queue = ctx.queue("statefulset");
     let keys = queue.clone();
     controller.sets.on_change(ctx.shutdown.clone(), move |change| keys.add(Key::of(&**change.object())));
     let sets = controller.sets.clone();

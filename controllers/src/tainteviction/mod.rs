@@ -36,7 +36,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     });
     controller.nodes.synced().await;
     controller.pods.synced().await;
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("noexec_taint_pod");
     let (keys, pods) = (queue.clone(), controller.pods.clone());
     controller.nodes.on_change(ctx.shutdown.clone(), move |change| {
         let changed = match &change {

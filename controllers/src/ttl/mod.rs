@@ -20,7 +20,7 @@ use crate::retry::gone_is_fine;
 pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let jobs: Cache<Job> = ctx.cache();
     jobs.synced().await;
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("ttl_jobs_to_delete");
     let keys = queue.clone();
     jobs.on_change(ctx.shutdown.clone(), move |change| {
         if expiry(change.object()).is_some() {

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::PostParams;
+use pintle_serving::health::Scope;
 
 use crate::shared::Shared;
 
@@ -15,12 +16,16 @@ const NAMESPACE: &str = "kube-node-lease";
 pub async fn keep(shared: &Shared) {
     let api: Api<Lease> = Api::namespaced(shared.client.clone(), NAMESPACE);
     let mut current: Option<Lease> = None;
+    let renewed = shared.config.telemetry.beat("node-lease", Scope::Ready, shared.config.lease_duration);
     let mut every = tokio::time::interval(shared.config.lease_duration / 4);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
         match renew(shared, &api, current.take()).await {
-            Ok(lease) => current = Some(lease),
+            Ok(lease) => {
+                renewed.now();
+                current = Some(lease);
+            }
             Err(error) => tracing::warn!(%error, "lease not renewed"),
         }
     }
