@@ -73,8 +73,11 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
             pods::priority(call, new)?;
             pods::tolerations(new);
             pods::runtime_class(call, new)?;
+            pods::topology(call, new);
         }
         ("", "pods") if operation == Operation::Update && main => pods::tolerations(new),
+        ("", "pods") if call.info.subresource == "binding" => pods::topology(call, new),
+        ("storage.k8s.io", "volumeattributesclasses") if operation == Operation::Create => storage::protect(call, new),
         ("", "persistentvolumeclaims" | "persistentvolumes") if operation == Operation::Create => {
             storage::protect(call, new);
             storage::default_class(call, new);
@@ -147,9 +150,16 @@ pub async fn validate(
 ) -> Result<(), ApiError> {
     namespace::check_deletion(call, operation)?;
     node::restrict(call, operation, new, old)?;
+    let main = call.info.subresource.is_empty();
     if let Some(new) = new {
         limits::validate(call, operation, new)?;
         podsecurity::validate(call, operation, new, old)?;
+        match (call.resource.name.as_str(), old) {
+            ("priorityclasses", _) => pods::only_default(call, new)?,
+            ("persistentvolumeclaims", Some(old)) if main => storage::check_resize(call, new, old)?,
+            ("resourceclaims" | "resourceclaimtemplates", None) => storage::check_admin_access(call, new)?,
+            _ => {}
+        }
         rbac_escalation(call, new, old)?;
     }
     Ok(())

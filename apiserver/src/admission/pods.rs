@@ -39,10 +39,43 @@ pub fn priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
         pod["spec"]["priorityClassName"] = class["metadata"]["name"].clone();
     }
     pod["spec"]["priority"] = json!(value);
-    if pod["spec"]["preemptionPolicy"].is_null() {
-        pod["spec"]["preemptionPolicy"] = json!(policy);
+    if let Some(own) = pod["spec"]["preemptionPolicy"].as_str().filter(|own| *own != policy) {
+        let message = format!(
+            "the string value of PreemptionPolicy ({own}) must not be provided in pod spec; priority admission controller \
+             computed {policy} from the given PriorityClass name"
+        );
+        return Err(ApiError::forbidden(&call.group_resource(), meta::text(pod, "name"), message));
     }
+    pod["spec"]["preemptionPolicy"] = json!(policy);
     Ok(())
+}
+
+/// One PriorityClass at most is the default.
+pub fn only_default(call: &Call, class: &Value) -> Result<(), ApiError> {
+    if class["globalDefault"] != true {
+        return Ok(());
+    }
+    let name = meta::text(class, "name");
+    let all = internal::list(&call.state, "scheduling.k8s.io", "priorityclasses", "");
+    let other = all.iter().find(|other| other["globalDefault"] == true && meta::text(other, "name") != name);
+    let Some(other) = other.map(|other| meta::text(other, "name")) else { return Ok(()) };
+    let message = format!("PriorityClass {other} is already marked as default. Only one default can exist");
+    Err(ApiError::forbidden(&call.group_resource(), name, message))
+}
+
+/// PodTopologyLabels: a pod knows in its labels where its node is.
+pub fn topology(call: &Call, pod: &mut Value) {
+    const KEYS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        return;
+    }
+    let Some(node) = internal::cached(&call.state, Address::new("", "nodes", "", node)) else { return };
+    for key in KEYS {
+        if let Some(value) = node["metadata"]["labels"].get(key) {
+            pod["metadata"]["labels"][key] = value.clone();
+        }
+    }
 }
 
 /// DefaultTolerationSeconds: pods wait a while before they leave a node in trouble.
@@ -64,9 +97,13 @@ pub fn tolerations(pod: &mut Value) {
 
 /// RuntimeClass: the named class must be there; its overhead and scheduling become the pod's.
 pub fn runtime_class(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
-    let Some(name) = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned) else { return Ok(()) };
+    let pod_name = meta::text(pod, "name").to_owned();
+    let forbidden = |message: String| ApiError::forbidden(&call.group_resource(), &pod_name, message);
+    let without = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    let Some(name) = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned) else {
+        return if pod["spec"]["overhead"].is_null() { Ok(()) } else { Err(forbidden(without.into())) };
+    };
     let at = Address::new("node.k8s.io", "runtimeclasses", "", &name);
-    let forbidden = |message: String| ApiError::forbidden(&call.group_resource(), meta::text(pod, "name"), message);
     let class = internal::cached(&call.state, at)
         .ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass \"{name}\" not found")))?;
     let overhead = class["overhead"]["podFixed"].clone();
@@ -75,9 +112,17 @@ pub fn runtime_class(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
             return Err(forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".into()));
         }
         pod["spec"]["overhead"] = overhead;
+    } else if !pod["spec"]["overhead"].is_null() {
+        return Err(forbidden(without.into()));
     }
     if let Some(selector) = class["scheduling"]["nodeSelector"].as_object() {
         for (key, value) in selector {
+            if let Some(own) = pod["spec"]["nodeSelector"].get(key).filter(|own| *own != value) {
+                let (own, value) = (own.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+                return Err(forbidden(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
+                )));
+            }
             pod["spec"]["nodeSelector"][key] = value.clone();
         }
     }

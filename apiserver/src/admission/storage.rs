@@ -1,20 +1,70 @@
 //! Volumes and ingresses: protection finalizers and default classes.
 
+use pintle_api::quota::amounts::quantity;
+use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
 
 use crate::engine::{Call, meta};
-use crate::internal;
+use crate::internal::{self, Address};
 
 /// StorageObjectInUse: claims and volumes stay while they are used.
 pub fn protect(call: &Call, object: &mut Value) {
     let finalizer = match call.resource.name.as_str() {
         "persistentvolumes" => "kubernetes.io/pv-protection",
+        "volumeattributesclasses" => "kubernetes.io/vac-protection",
         _ => "kubernetes.io/pvc-protection",
     };
     let mut finalizers = meta::finalizers(object);
     if !finalizers.iter().any(|own| own == finalizer) {
         finalizers.push(finalizer.to_owned());
         meta::set_finalizers(object, finalizers);
+    }
+}
+
+/// PersistentVolumeClaimResize: a claim grows only if its class says that its volumes can.
+pub fn check_resize(call: &Call, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let size = |claim: &Value| quantity(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_default();
+    if size(new) <= size(old) {
+        return Ok(());
+    }
+    let forbidden = |message: &str| Err(ApiError::forbidden(&call.group_resource(), meta::text(new, "name"), message));
+    if old["status"]["phase"] != "Bound" {
+        return forbidden("Only bound persistent volume claims can be expanded");
+    }
+    let annotation = old["metadata"]["annotations"].get("volume.beta.kubernetes.io/storage-class");
+    let class = annotation.or(old["spec"].get("storageClassName")).and_then(Value::as_str).unwrap_or_default();
+    let class = internal::cached(&call.state, Address::new("storage.k8s.io", "storageclasses", "", class));
+    match class.is_some_and(|class| class["allowVolumeExpansion"] == true) {
+        true => Ok(()),
+        false => forbidden(
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+        ),
+    }
+}
+
+/// Devices are used on behalf of their owner in namespaces that are made for that.
+pub fn check_admin_access(call: &Call, claim: &Value) -> Result<(), ApiError> {
+    use pintle_machinery::field_path::{ErrorList, Path};
+    const DETAIL: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing \
+                          namespace";
+    let (spec, path) = match call.resource.name.as_str() {
+        "resourceclaims" => (&claim["spec"], Path::new("spec")),
+        "resourceclaimtemplates" => (&claim["spec"]["spec"], Path::new("spec").child("spec")),
+        _ => return Ok(()),
+    };
+    let mut errors = ErrorList::new();
+    for (index, request) in spec["devices"]["requests"].as_array().into_iter().flatten().enumerate() {
+        if request["exactly"]["adminAccess"] == true {
+            errors.forbidden(&path.child("devices").child("requests").index(index).child("adminAccess"), DETAIL);
+        }
+    }
+    let namespace = internal::cached(&call.state, Address::new("", "namespaces", "", &call.info.namespace));
+    let allowed = namespace.is_some_and(|namespace| {
+        namespace["metadata"]["labels"].get("resource.kubernetes.io/admin-access").is_some_and(|value| value == "true")
+    });
+    match allowed || errors.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::invalid(&call.resource.group_kind(), meta::text(claim, "name"), errors)),
     }
 }
 

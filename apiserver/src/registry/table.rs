@@ -52,6 +52,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "podtemplates",
         Rules {
+            validate_create: Some(validate::config::pod_template),
+            validate_update: Some(validate::config::pod_template_update),
             defaults: Some(defaults::pod_template),
             generation: true,
             ..shown(columns::PODTEMPLATES, cells::podtemplates)
@@ -82,7 +84,16 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::SERVICES, cells::services)
         },
     ),
-    ("", "endpoints", Rules { defaults: Some(defaults::endpoints), ..shown(columns::ENDPOINTS, cells::endpoints) }),
+    (
+        "",
+        "endpoints",
+        Rules {
+            validate_create: Some(validate::endpoint_slice::endpoints),
+            validate_update: Some(validate::endpoint_slice::endpoints_update),
+            defaults: Some(defaults::endpoints),
+            ..shown(columns::ENDPOINTS, cells::endpoints)
+        },
+    ),
     (
         "",
         "nodes",
@@ -273,13 +284,21 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             ..shown(columns::STATEFULSETS, cells::statefulsets)
         },
     ),
-    (APPS, "controllerrevisions", shown(columns::CONTROLLERREVISIONS, cells::controllerrevisions)),
+    (
+        APPS,
+        "controllerrevisions",
+        Rules {
+            validate_create: Some(validate::config::revision),
+            validate_update: Some(validate::config::revision_update),
+            ..shown(columns::CONTROLLERREVISIONS, cells::controllerrevisions)
+        },
+    ),
     (
         "batch",
         "jobs",
         Rules {
-            validate_create: Some(validate::workload::job),
-            validate_update: Some(validate::workload::job_update),
+            validate_create: Some(validate::job::job),
+            validate_update: Some(validate::job::job_update),
             defaults: Some(apps::job),
             prepare_create: Some(prepare::job_create),
             fields: &["status.successful"],
@@ -292,8 +311,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "cronjobs",
         Rules {
-            validate_create: Some(validate::workload::cron_job),
-            validate_update: Some(validate::workload::cron_job_update),
+            validate_create: Some(validate::job::cron_job),
+            validate_update: Some(validate::job::cron_job_update),
             defaults: Some(apps::cron_job),
             validate_name: Some(names::cron_job),
             generation: true,
@@ -656,6 +675,30 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_update: Some(validate::devices::class_update),
             generation: true,
             ..shown(columns::DEVICECLASSES, cells::name_and_age)
+        },
+    ),
+    (
+        "resource.k8s.io",
+        "devicetaintrules",
+        Rules {
+            validate_create: Some(validate::devices::taint_rule),
+            validate_update: Some(validate::devices::taint_rule_update),
+            prepare_create: Some(prepare::taint_rule_create),
+            generation: true,
+            versioned_update: true,
+            ..NONE
+        },
+    ),
+    (
+        CERTIFICATES,
+        "podcertificaterequests",
+        Rules {
+            validate_create: Some(validate::pod_certificate::request),
+            validate_update: Some(validate::pod_certificate::request_update),
+            defaults: Some(defaults::pod_certificate_request),
+            fields: &["spec.nodeName", "spec.podName", "spec.signerName"],
+            versioned_update: true,
+            ..NONE
         },
     ),
     (

@@ -245,6 +245,11 @@ fn device_requests(holder: &mut Value, path: &str) {
     }
 }
 
+/// PodCertificateRequest.
+pub fn pod_certificate_request(request: &mut Value) {
+    default(object_mut(request, "spec"), "maxExpirationSeconds", 86_400);
+}
+
 /// ResourceClaim.
 pub fn resource_claim(claim: &mut Value) {
     device_requests(claim, "spec.devices.requests");

@@ -1,16 +1,17 @@
 //! Errors of VolumeAttachments.
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::IMMUTABLE;
-use super::classes::driver_name;
+use super::{IMMUTABLE, caseless_subdomain};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, has, number, text};
 
 const METADATA_BYTES: usize = 256 * 1024;
 const MESSAGE_BYTES: usize = 1024;
+/// Longest name of what attaches, in characters.
+const NAME: usize = 63;
 
 /// VolumeAttachment.
 pub fn attachment(_context: &Context<'_>, attachment: &Value) -> ErrorList {
@@ -39,21 +40,15 @@ pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> Err
     errors
 }
 
-/// In this kind the driver's name is checked in other words.
 fn attacher(errors: &mut ErrorList, path: &Path, name: &str) {
-    const WORDS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an \
-                         alphanumeric character (e.g. 'Example.com', regex used for validation is \
-                         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let mut own = ErrorList::new();
-    driver_name(&mut own, path, name);
-    for mut error in own {
-        if error.detail.starts_with("a lowercase RFC 1123 subdomain") {
-            error.detail = WORDS.to_owned();
-        }
-        // And the limit is one of characters.
-        error.detail = error.detail.replace("63 bytes", "63 characters");
-        errors.push(error);
+    if name.is_empty() {
+        return errors.required(path, "");
     }
+    if name.len() > NAME {
+        let detail = format!("may not be more than {NAME} characters");
+        errors.push(FieldError::new(Fault::TooLong, path, Value::Null, detail));
+    }
+    errors.invalid_each(path, name, caseless_subdomain(name));
 }
 
 fn source(errors: &mut ErrorList, source: &Value, path: &Path) {

@@ -154,10 +154,6 @@ pub fn driver_name(errors: &mut ErrorList, path: &Path, name: &str) {
 /// CSIDriver.
 pub fn driver(_context: &Context<'_>, driver: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    let name = text(driver, "metadata.name");
-    if name.len() > DRIVER_NAME {
-        errors.too_long(&Path::new("metadata").child("name"), DRIVER_NAME);
-    }
     let path = Path::new("spec");
     let spec = at(driver, "spec");
     for field in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
@@ -219,8 +215,9 @@ pub fn driver_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
 }
 
 /// Warnings about a CSIDriver.
-pub fn driver_warnings(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
-    let exposed = !items(new, "spec.tokenRequests").is_empty() && !has(new, "spec.serviceAccountTokenInSecrets");
+pub fn driver_warnings(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let exposed =
+        old.is_none() && !items(new, "spec.tokenRequests").is_empty() && !has(new, "spec.serviceAccountTokenInSecrets");
     let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
                 possible logging of tokens in volume attributes";
     exposed.then(|| text.to_owned()).into_iter().collect()

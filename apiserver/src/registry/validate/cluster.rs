@@ -74,7 +74,7 @@ pub fn api_service_update(context: &Context<'_>, new: &Value, _old: &Value) -> E
     let mut errors = ErrorList::new();
     for (index, condition) in items(new, "status.conditions").iter().enumerate() {
         let path = Path::new("status").child("conditions").index(index).child("status");
-        one_of(&mut errors, &path, text(condition, "status"), &["False", "True", "Unknown"]);
+        one_of(&mut errors, &path, text(condition, "status"), &["True", "False", "Unknown"]);
     }
     errors
 }

@@ -159,6 +159,35 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
     errors
 }
 
+/// PodTemplate.
+pub fn pod_template(_context: &Context<'_>, template: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    super::pod::template(&mut errors, at(template, "template"), &Path::new("template"));
+    errors
+}
+
+/// An update of a PodTemplate.
+pub fn pod_template_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    pod_template(context, new)
+}
+
+/// ControllerRevision.
+pub fn revision(_context: &Context<'_>, revision: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if !has(revision, "data") {
+        errors.required(&Path::new("data"), "data is mandatory");
+    }
+    super::not_negative(&mut errors, revision, &Path::root(), &["revision"]);
+    errors
+}
+
+/// An update of a ControllerRevision: what it keeps stays.
+pub fn revision_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = revision(context, new);
+    unchanged(&mut errors, &Path::new("data"), at(new, "data"), at(old, "data"));
+    errors
+}
+
 /// Lease.
 pub fn lease(_context: &Context<'_>, lease: &Value) -> ErrorList {
     let mut errors = ErrorList::new();

@@ -1,4 +1,4 @@
-//! Errors of EndpointSlices.
+//! Errors of EndpointSlices and Endpoints.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -45,6 +45,75 @@ pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
         errors.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
     }
     errors
+}
+
+/// Endpoints.
+pub fn endpoints(_context: &Context<'_>, endpoints: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    for (index, subset) in items(endpoints, "subsets").iter().enumerate() {
+        let path = Path::new("subsets").index(index);
+        let lists = ["addresses", "notReadyAddresses"];
+        if lists.iter().all(|list| items(subset, list).is_empty()) {
+            errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in lists {
+            for (index, address) in items(subset, list).iter().enumerate() {
+                one_address(&mut errors, address, &path.child(list).index(index));
+            }
+        }
+        let ports = items(subset, "ports");
+        for (index, port) in ports.iter().enumerate() {
+            one_port(&mut errors, port, ports.len() > 1, &path.child("ports").index(index));
+        }
+    }
+    errors
+}
+
+/// An update of Endpoints.
+pub fn endpoints_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    endpoints(context, new)
+}
+
+fn one_address(errors: &mut ErrorList, address: &Value, path: &Path) {
+    let ip = text(address, "ip");
+    let of_ip = path.child("ip");
+    if let Some(fault) = address_fault(ip) {
+        errors.invalid(&of_ip, ip, fault);
+    }
+    match ip.parse::<IpAddr>() {
+        Err(_) => errors.invalid(&of_ip, ip, "must be a valid IP address"),
+        Ok(ip_address) => {
+            if let Some(fault) = special(ip_address) {
+                errors.invalid(&of_ip, ip, fault);
+            }
+        }
+    }
+    for (field, check) in [
+        ("hostname", names::dns1123_label as fn(&str) -> Vec<String>),
+        ("nodeName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
+    ] {
+        let name = text(address, field);
+        if !name.is_empty() {
+            errors.invalid_each(&path.child(field), name, check(name));
+        }
+    }
+}
+
+fn one_port(errors: &mut ErrorList, port: &Value, named: bool, path: &Path) {
+    match text(port, "name") {
+        "" if named => errors.required(&path.child("name"), ""),
+        "" => {}
+        name => errors.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
+    }
+    super::port(errors, &path.child("port"), &port["port"]);
+    match text(port, "protocol") {
+        "" => errors.required(&path.child("protocol"), ""),
+        protocol => one_of(errors, &path.child("protocol"), protocol, &["SCTP", "TCP", "UDP"]),
+    }
+    let application = text(port, "appProtocol");
+    if !application.is_empty() {
+        errors.invalid_each(&path.child("appProtocol"), application, names::qualified(application));
+    }
 }
 
 /// Warnings about an EndpointSlice.

@@ -9,22 +9,29 @@ pub mod classes;
 pub mod cluster;
 pub mod config;
 mod containers;
+pub mod devices;
 pub mod endpoint_slice;
 pub mod events;
 pub mod flow;
 pub mod ingress;
+pub mod job;
 pub mod limit_range;
 pub mod network;
 pub mod network_policy;
 mod placement;
 pub mod pod;
+pub mod pod_certificate;
 mod pod_volumes;
+pub mod policies;
+mod projected;
 pub mod quota;
 mod resources;
 mod security;
 pub mod storage;
+pub mod trust;
 mod volumes;
 pub mod warnings;
+pub mod webhooks;
 pub mod workload;
 
 use pintle_machinery::field_path::{ErrorList, Path};
@@ -52,6 +59,19 @@ fn not_negative(errors: &mut ErrorList, object: &Value, path: &Path, fields: &[&
             errors.invalid(&path.child(field), number, NOT_NEGATIVE);
         }
     }
+}
+
+/// A domain whose letters may be of either case, in the words for those.
+fn caseless_subdomain(name: &str) -> Vec<String> {
+    const WORDS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an \
+                         alphanumeric character (e.g. 'Example.com', regex used for validation is \
+                         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let faults = names::dns1123_subdomain(&name.to_lowercase());
+    let reworded = faults.into_iter().map(|fault| match fault.starts_with("a lowercase RFC 1123 subdomain") {
+        true => WORDS.to_owned(),
+        false => fault,
+    });
+    reworded.collect()
 }
 
 /// Conditions of a status in the usual form.

@@ -100,7 +100,7 @@ fn frozen(pod: &Value, old: &Value) -> Value {
 
 /// A pod template of a workload.
 pub fn template(errors: &mut ErrorList, template: &Value, path: &Path) {
-    labels(errors, &path.child("metadata").child("labels"), template, "metadata.labels");
+    labels(errors, &path.child("labels"), template, "metadata.labels");
     spec(errors, at(template, "spec"), &path.child("spec"));
 }
 

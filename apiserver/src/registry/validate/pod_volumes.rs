@@ -7,7 +7,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::one_of;
-use crate::registry::value::{at, has, int, items, number, text};
+use crate::registry::value::{at, has, items, number, text};
 
 /// Checks the volumes; the names that containers may mount.
 pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<&'a str> {
@@ -53,9 +53,9 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
         errors.required(&path.child(required), "");
     }
     match field {
-        "secret" | "configMap" => files(errors, source, field, path),
+        "secret" | "configMap" => files(errors, source, path),
         "downwardAPI" => downward(errors, source, path),
-        "projected" => projected(errors, source, path),
+        "projected" => super::projected::volume(errors, source, path),
         "emptyDir" => {
             if super::resources::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) {
                 errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
@@ -76,7 +76,8 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
     }
 }
 
-fn mode(errors: &mut ErrorList, holder: &Value, field: &str, path: &Path) {
+/// The mode of a file.
+pub fn mode(errors: &mut ErrorList, holder: &Value, field: &str, path: &Path) {
     if let Some(mode) = number(holder, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         errors.invalid(&path.child(field), mode, detail);
@@ -84,11 +85,11 @@ fn mode(errors: &mut ErrorList, holder: &Value, field: &str, path: &Path) {
 }
 
 /// Files out of the keys of an object.
-fn files(errors: &mut ErrorList, source: &Value, field: &str, path: &Path) {
+pub fn files(errors: &mut ErrorList, source: &Value, path: &Path) {
     mode(errors, source, "defaultMode", path);
     for (index, item) in items(source, "items").iter().enumerate() {
         let path = path.child("items").index(index);
-        if field != "downwardAPI" && text(item, "key").is_empty() {
+        if text(item, "key").is_empty() {
             errors.required(&path.child("key"), "");
         }
         local_path(errors, text(item, "path"), &path.child("path"));
@@ -97,7 +98,7 @@ fn files(errors: &mut ErrorList, source: &Value, field: &str, path: &Path) {
 }
 
 /// Files out of the pod's own fields.
-fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
+pub fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
     mode(errors, source, "defaultMode", path);
     for item in items(source, "items") {
         local_path(errors, text(item, "path"), &path.child("path"));
@@ -106,49 +107,33 @@ fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
             (true, true) => {
                 errors.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
-            (true, false) if text(item, "fieldRef.fieldPath").is_empty() => {
-                errors.required(&path.child("fieldPath"), "");
+            (true, false) => {
+                field(errors, text(item, "fieldRef.fieldPath"), &path.child("fieldRef").child("fieldPath"))
             }
-            _ => {}
+            (false, true) => {
+                let path = path.child("resourceFieldRef");
+                for part in ["containerName", "resource"] {
+                    if text(&item["resourceFieldRef"], part).is_empty() {
+                        errors.required(&path.child(part), "");
+                    }
+                }
+            }
         }
         mode(errors, item, "mode", path);
     }
 }
 
-fn projected(errors: &mut ErrorList, source: &Value, path: &Path) {
-    mode(errors, source, "defaultMode", path);
-    for (index, part) in items(source, "sources").iter().enumerate() {
-        let path = path.child("sources").index(index);
-        for (position, (field, source)) in part.as_object().into_iter().flatten().enumerate() {
-            if position > 0 {
-                errors.forbidden(&path, "may not specify more than 1 volume type per source");
-                continue;
-            }
-            let of_field = path.child(field);
-            match field.as_str() {
-                "secret" | "configMap" => {
-                    if text(source, "name").is_empty() {
-                        errors.required(&of_field.child("name"), "");
-                    }
-                    files(errors, source, field, &of_field);
-                }
-                "downwardAPI" => downward(errors, source, &of_field),
-                "serviceAccountToken" => token(errors, source, &of_field),
-                _ => {}
-            }
-        }
+/// A field of the pod that a file may hold.
+fn field(errors: &mut ErrorList, field: &str, path: &Path) {
+    const FIELDS: [&str; 5] =
+        ["metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations"];
+    let keyed = ["metadata.labels['", "metadata.annotations['"];
+    let known = FIELDS.contains(&field) || keyed.iter().any(|start| field.starts_with(start) && field.ends_with("']"));
+    if field.is_empty() {
+        errors.required(path, "");
+    } else if !known {
+        errors.invalid(path, field, format!("error converting fieldPath: field label not supported: {field}"));
     }
-}
-
-fn token(errors: &mut ErrorList, token: &Value, path: &Path) {
-    let seconds = int(token, "expirationSeconds");
-    let of_seconds = path.child("expirationSeconds");
-    if seconds < 600 {
-        errors.invalid(&of_seconds, seconds, "may not specify a duration less than 10 minutes");
-    } else if seconds > 1 << 32 {
-        errors.invalid(&of_seconds, seconds, "may not specify a duration larger than 2^32 seconds");
-    }
-    local_path(errors, text(token, "path"), &path.child("path"));
 }
 
 /// A path below a directory that the node chooses.

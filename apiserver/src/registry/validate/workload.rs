@@ -5,12 +5,9 @@ use pintle_machinery::selector::label::Selector;
 use pintle_machinery::status::quoted;
 use serde_json::{Value, json};
 
-use super::{label_selector, not_negative, one_of, pod, unchanged};
+use super::{label_selector, not_negative, pod, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, has, int, items, text};
-
-/// Counts of the spec that mayn't be negative.
-const COUNTS: [&str; 3] = ["replicas", "minReadySeconds", "revisionHistoryLimit"];
 
 /// Selector and template of a workload whose pods always restart.
 fn selected_template(errors: &mut ErrorList, object: &Value, kind: &str) {
@@ -25,10 +22,10 @@ fn selected_template(errors: &mut ErrorList, object: &Value, kind: &str) {
             errors.invalid(&path.child("selector"), selector.clone(), format!("empty selector is invalid for {kind}"));
         }
     }
-    template(errors, object, selector);
+    template(errors, object, selector, kind);
 }
 
-fn template(errors: &mut ErrorList, object: &Value, selector: &Value) {
+fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str) {
     let path = Path::new("spec").child("template");
     let labels = at(object, "spec.template.metadata.labels");
     let matches = match Selector::from_object(Some(selector).filter(|selector| !selector.is_null())) {
@@ -45,7 +42,12 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value) {
         errors.not_supported(&path.child("spec").child("restartPolicy"), restart, &["Always"]);
     }
     if has(object, "spec.template.spec.activeDeadlineSeconds") {
-        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        let kind = match kind {
+            "daemonset" => "DaemonSet",
+            "statefulset" => "StatefulSet",
+            _ => "ReplicaSet",
+        };
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
         errors.forbidden(&path.child("spec").child("activeDeadlineSeconds"), detail);
     }
 }
@@ -89,13 +91,15 @@ fn rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
     for field in ["maxUnavailable", "maxSurge"] {
         count_or_percent(errors, at(rolling, field), &path.child(field));
     }
-    let zero = |field: &str| {
-        matches!(at(rolling, field), Value::Null) || at(rolling, field) == 0 || at(rolling, field) == "0%"
-    };
-    if zero("maxUnavailable") && zero("maxSurge") {
+    not_above_all(errors, at(rolling, "maxUnavailable"), &path.child("maxUnavailable"));
+    if is_zero(at(rolling, "maxUnavailable")) && is_zero(at(rolling, "maxSurge")) {
         let value = at(rolling, "maxUnavailable").clone();
         errors.invalid(&path.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
     }
+}
+
+fn is_zero(count: &Value) -> bool {
+    count.is_null() || *count == 0 || *count == "0%"
 }
 
 /// A count or a percentage.
@@ -142,8 +146,28 @@ pub fn daemon_set(_context: &Context<'_>, set: &Value) -> ErrorList {
         let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
         errors.push(strategy_fault(Fault::NotSupported, &path.child("updateStrategy"), ty, detail));
     }
+    if ty == "RollingUpdate" {
+        let path = path.child("updateStrategy").child("rollingUpdate");
+        daemon_rolling(&mut errors, at(set, "spec.updateStrategy.rollingUpdate"), &path);
+    }
     not_negative(&mut errors, at(set, "spec"), &path, &["revisionHistoryLimit"]);
     errors
+}
+
+fn daemon_rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
+    let (unavailable, surge) = (at(rolling, "maxUnavailable"), at(rolling, "maxSurge"));
+    for (field, value) in [("maxUnavailable", unavailable), ("maxSurge", surge)] {
+        count_or_percent(errors, value, &path.child(field));
+        not_above_all(errors, value, &path.child(field));
+    }
+    match (is_zero(unavailable), is_zero(surge)) {
+        (true, true) => errors.required(&path.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
+        (false, false) => {
+            let detail = "may not be set when maxUnavailable is non-zero";
+            errors.invalid(&path.child("maxSurge"), surge.clone(), detail);
+        }
+        _ => {}
+    }
 }
 
 /// StatefulSet.
@@ -162,66 +186,116 @@ pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
         let detail = "must be 'RollingUpdate' or 'OnDelete'";
         errors.push(strategy_fault(Fault::Invalid, &path.child("updateStrategy"), ty, detail));
     }
-    not_negative(&mut errors, at(set, "spec"), &path, &COUNTS);
+    stateful_rolling(&mut errors, at(set, "spec.updateStrategy"), &path.child("updateStrategy").child("rollingUpdate"));
+    let retention = at(set, "spec.persistentVolumeClaimRetentionPolicy");
+    for field in ["whenDeleted", "whenScaled"].into_iter().filter(|field| has(retention, field)) {
+        let path = path.child("persistentVolumeClaimRetentionPolicy").child(field);
+        super::one_of(&mut errors, &path, text(retention, field), &["Retain", "Delete"]);
+    }
+    not_negative(&mut errors, at(set, "spec"), &path, &["replicas", "minReadySeconds"]);
+    not_negative(&mut errors, at(set, "spec.ordinals"), &path.child("ordinals"), &["start"]);
+    for (index, claim) in items(set, "spec.volumeClaimTemplates").iter().enumerate() {
+        let path = path.child("volumeClaimTemplates").index(index).child("spec");
+        super::storage::claim_spec(&mut errors, at(claim, "spec"), &path);
+    }
+    let service = text(set, "spec.serviceName");
+    if !service.is_empty() {
+        let faults = pintle_machinery::names::dns1123_label(service);
+        errors.invalid_each(&path.child("serviceName"), service, faults);
+    }
     selected_template(&mut errors, set, "statefulset");
     errors
 }
 
-/// Job.
-pub fn job(_context: &Context<'_>, job: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    job_spec(&mut errors, at(job, "spec"), &Path::new("spec"));
-    errors
-}
-
-fn job_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
-    not_negative(errors, spec, path, &counts);
-    if !text(spec, "completionMode").is_empty() {
-        one_of(errors, &path.child("completionMode"), text(spec, "completionMode"), &["NonIndexed", "Indexed"]);
+fn stateful_rolling(errors: &mut ErrorList, strategy: &Value, path: &Path) {
+    let rolling = at(strategy, "rollingUpdate");
+    if rolling.is_null() {
+        return;
     }
-    if text(spec, "completionMode") == "Indexed" && !has(spec, "completions") {
-        let detail = "when completion mode is Indexed, completions must be set";
-        errors.required(&path.child("completions"), detail);
+    if text(strategy, "type") == "OnDelete" {
+        let shown = format!(
+            "{{\"Partition\":{},\"MaxUnavailable\":{}}}",
+            at(rolling, "partition"),
+            at(rolling, "maxUnavailable")
+        );
+        let detail = "only allowed for updateStrategy 'RollingUpdate'";
+        errors.push(FieldError::new(Fault::Invalid, path, Value::Null, detail).shown_as(shown));
+        return;
     }
-    pod::template(errors, at(spec, "template"), &path.child("template"));
-    let restart = path.child("template").child("spec").child("restartPolicy");
-    if matches!(text(spec, "template.spec.restartPolicy"), "" | "Always") {
-        errors.required(&restart, "valid values: \"OnFailure\", \"Never\"");
-    }
-}
-
-/// CronJob.
-pub fn cron_job(_context: &Context<'_>, job: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    let path = Path::new("spec");
-    let spec = at(job, "spec");
-    let schedule = text(spec, "schedule");
-    if schedule.is_empty() {
-        errors.required(&path.child("schedule"), "");
-    } else if !schedule.starts_with('@') {
-        let fields: Vec<&str> = schedule.split_whitespace().collect();
-        if fields.len() != 5 {
-            let detail = format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "));
-            errors.invalid(&path.child("schedule"), schedule, detail);
+    not_negative(errors, rolling, path, &["partition"]);
+    let unavailable = at(rolling, "maxUnavailable");
+    if !unavailable.is_null() {
+        let path = path.child("maxUnavailable");
+        count_or_percent(errors, unavailable, &path);
+        not_above_all(errors, unavailable, &path);
+        if is_zero(unavailable) {
+            errors.invalid(&path, unavailable.clone(), "cannot be 0");
         }
     }
-    not_negative(&mut errors, spec, &path, &["startingDeadlineSeconds"]);
-    let zone = text(spec, "timeZone");
-    if has(spec, "timeZone") && jiff::tz::TimeZone::get(zone).is_err() {
-        errors.invalid(&path.child("timeZone"), zone, format!("unknown time zone {zone}"));
-    }
-    let policy = text(spec, "concurrencyPolicy");
-    one_of(&mut errors, &path.child("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"]);
-    let template = path.child("jobTemplate").child("spec");
-    job_spec(&mut errors, at(spec, "jobTemplate.spec"), &template);
-    not_negative(&mut errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
-    errors
 }
 
-/// An update of a CronJob.
-pub fn cron_job_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
-    if context.subresource.is_some() { ErrorList::new() } else { cron_job(context, new) }
+/// Counts of a status: (fields that must not be negative, fields that must not be above `replicas`).
+fn status_counts(errors: &mut ErrorList, object: &Value, counts: &[&str], parts: &[&str]) {
+    let (status, path) = (at(object, "status"), Path::new("status"));
+    not_negative(errors, status, &path, counts);
+    let all = int(status, "replicas");
+    for part in parts.iter().filter(|part| int(status, part) > all) {
+        errors.invalid(&path.child(part), int(status, part), "cannot be greater than status.replicas");
+    }
+    let (ready, available) = (int(status, "readyReplicas"), int(status, "availableReplicas"));
+    if parts.contains(&"availableReplicas") && available > ready {
+        errors.invalid(&path.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+    }
+}
+
+fn workload_status(object: &Value, context: &Context<'_>) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let (counts, parts): (&[&str], &[&str]) = match context.resource {
+        "deployments" => (
+            &[
+                "observedGeneration",
+                "replicas",
+                "updatedReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "unavailableReplicas",
+                "collisionCount",
+            ],
+            &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        ),
+        "replicasets" | "replicationcontrollers" => (
+            &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"],
+            &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+        ),
+        "statefulsets" => (
+            &[
+                "replicas",
+                "readyReplicas",
+                "currentReplicas",
+                "updatedReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "collisionCount",
+            ],
+            &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+        ),
+        _ => (
+            &[
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+                "observedGeneration",
+                "updatedNumberScheduled",
+                "numberAvailable",
+                "numberUnavailable",
+                "collisionCount",
+            ],
+            &[],
+        ),
+    };
+    status_counts(&mut errors, object, counts, parts);
+    errors
 }
 
 /// PodDisruptionBudget.
@@ -271,11 +345,12 @@ macro_rules! update_with_selector {
     ($($name:ident = $create:ident),* $(,)?) => {$(
         /// An update.
         pub fn $name(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-            let mut errors = ErrorList::new();
-            if context.subresource.is_some() {
-                return errors;
+            match context.subresource {
+                Some("status") => return workload_status(new, context),
+                Some(_) => return ErrorList::new(),
+                None => {}
             }
-            errors.extend($create(context, new));
+            let mut errors = $create(context, new);
             let path = Path::new("spec").child("selector");
             unchanged(&mut errors, &path, at(new, "spec.selector"), at(old, "spec.selector"));
             errors
@@ -292,7 +367,11 @@ update_with_selector! {
 /// An update of a StatefulSet: little of it may change.
 pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     const DETAIL: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-    const MUTABLE: [&str; 7] = [
+    const MUTABLE: [&str; 10] = [
+        // What is told in its own words.
+        "serviceName",
+        "podManagementPolicy",
+        "selector",
         "replicas",
         "ordinals",
         "template",
@@ -301,10 +380,16 @@ pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> E
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     ];
-    if context.subresource.is_some() {
-        return ErrorList::new();
+    match context.subresource {
+        Some("status") => return workload_status(new, context),
+        Some(_) => return ErrorList::new(),
+        None => {}
     }
     let mut errors = stateful_set(context, new);
+    for field in ["serviceName", "podManagementPolicy", "selector"] {
+        let path = Path::new("spec").child(field);
+        unchanged(&mut errors, &path, at(&new["spec"], field), at(&old["spec"], field));
+    }
     let fixed = |set: &Value| {
         let mut spec = at(set, "spec").clone();
         if let Some(spec) = spec.as_object_mut() {
@@ -315,28 +400,6 @@ pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> E
     if fixed(new) != fixed(old) {
         errors.forbidden(&Path::new("spec"), DETAIL);
     }
-    errors
-}
-
-/// An update of a Job: its pods stay what they are.
-pub fn job_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    if context.subresource.is_some() {
-        return ErrorList::new();
-    }
-    let mut errors = job(context, new);
-    let path = Path::new("spec");
-    let indexed = text(new, "spec.completionMode") == "Indexed";
-    let (completions, parallelism) = (at(new, "spec.completions"), at(new, "spec.parallelism"));
-    if !indexed || completions != parallelism {
-        unchanged(&mut errors, &path.child("completions"), completions, at(old, "spec.completions"));
-    }
-    unchanged(&mut errors, &path.child("selector"), at(new, "spec.selector"), at(old, "spec.selector"));
-    let suspended = at(old, "spec.suspend") == &Value::Bool(true) && !has(old, "status.startTime");
-    if !suspended {
-        unchanged(&mut errors, &path.child("template"), at(new, "spec.template"), at(old, "spec.template"));
-    }
-    let mode = path.child("completionMode");
-    unchanged(&mut errors, &mode, at(new, "spec.completionMode"), at(old, "spec.completionMode"));
     errors
 }
 
@@ -353,6 +416,11 @@ pub fn replication_controller(_context: &Context<'_>, controller: &Value) -> Err
         errors.required(&path.child("template"), "");
         return errors;
     }
-    template(&mut errors, controller, &json!({"matchLabels": at(controller, "spec.selector")}));
+    template(
+        &mut errors,
+        controller,
+        &json!({"matchLabels": at(controller, "spec.selector")}),
+        "replicationcontroller",
+    );
     errors
 }

@@ -79,6 +79,12 @@ impl Amounts {
         self
     }
 
+    /// The amounts that are greater than zero.
+    pub fn positive(mut self) -> Self {
+        self.0.retain(|_, amount| amount.sign() > 0);
+        self
+    }
+
     /// The names whose amount is greater than the bound of the same name; what has no bound is never greater.
     pub fn above(&self, bounds: &Self) -> Vec<&str> {
         self.iter()

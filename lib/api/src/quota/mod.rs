@@ -178,7 +178,8 @@ pub fn charge(change: &Change<'_>, quota: &Value) -> Result<Option<Amounts>, Str
     if let Some(old) = old.filter(|old| scoped(old)) {
         delta.subtract_all(&evaluator.usage(old, now));
     }
-    let delta = delta.masked(restricted).without_zeros();
+    // What is given back the controller counts, once it has happened.
+    let delta = delta.masked(restricted).positive();
     if delta.is_empty() {
         return Ok(None);
     }
@@ -186,8 +187,6 @@ pub fn charge(change: &Change<'_>, quota: &Value) -> Result<Option<Amounts>, Str
     after.add_all(&delta);
     let asked = after.masked(delta.names());
     let exceeded = asked.above(&hard);
-    // Giving something back is fine at any time.
-    let exceeded: Vec<&str> = exceeded.into_iter().filter(|n| delta.get(n).is_some_and(|d| d.sign() > 0)).collect();
     if exceeded.is_empty() {
         return Ok(Some(after));
     }

@@ -1,0 +1,141 @@
+//! Errors of ClusterTrustBundles and StorageVersionMigrations.
+
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
+use pintle_machinery::names;
+use serde_json::Value;
+
+use super::certificates::{pem_blocks, signer_name};
+use super::{IMMUTABLE, unchanged};
+use crate::registry::Context;
+use crate::registry::value::{at, has, items, text};
+
+/// ClusterTrustBundle.
+pub fn bundle(_context: &Context<'_>, bundle: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec");
+    let (signer, name) = (text(bundle, "spec.signerName"), text(bundle, "metadata.name"));
+    let of_name = Path::new("metadata").child("name");
+    if signer.is_empty() {
+        if name.contains(':') {
+            errors.invalid(&of_name, name, "ClusterTrustBundle without signer name must not have \":\" in its name");
+        }
+    } else {
+        let prefix = format!("{}:", signer.replace('/', ":"));
+        if !name.starts_with(&prefix) {
+            let detail = format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}");
+            errors.invalid(&of_name, name, detail);
+        }
+        signer_name(&mut errors, &path.child("signerName"), signer);
+    }
+    if let Some(fault) = anchors_fault(text(bundle, "spec.trustBundle")) {
+        let path = path.child("trustBundle");
+        errors.push(FieldError::new(Fault::Invalid, &path, "<value omitted>", fault));
+    }
+    errors
+}
+
+/// An update of a ClusterTrustBundle: it stays with its signer.
+pub fn bundle_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = bundle(context, new);
+    let path = Path::new("spec").child("signerName");
+    if text(new, "spec.signerName") != text(old, "spec.signerName") {
+        errors.invalid(&path, text(new, "spec.signerName"), IMMUTABLE);
+    }
+    errors
+}
+
+/// The part of a bundle's name that is checked as a name.
+pub fn bundle_name(name: &str, prefix: bool) -> Vec<String> {
+    let name = name.rsplit(':').next().unwrap_or(name);
+    names::dns1123_subdomain(&crate::engine::meta::mask_trailing_dash(name, prefix))
+}
+
+fn anchors_fault(pem: &str) -> Option<String> {
+    let blocks = pem_blocks(pem.as_bytes());
+    for (index, (label, der)) in blocks.iter().enumerate() {
+        if label != "CERTIFICATE" {
+            return Some(format!("entry {index} has bad block type: {label}"));
+        }
+        if x509_parser::parse_x509_certificate(der).is_err() {
+            return Some(format!("entry {index} does not parse as X.509"));
+        }
+    }
+    if blocks.is_empty() {
+        return Some("at least one trust anchor must be provided".to_owned());
+    }
+    let twin = (1..blocks.len()).find_map(|b| (0..b).find(|a| blocks[*a].1 == blocks[b].1).map(|a| (a, b)));
+    twin.map(|(a, b)| format!("duplicate trust anchor (indices [{a} {b}])"))
+}
+
+/// StorageVersionMigration.
+pub fn migration(_context: &Context<'_>, migration: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("spec").child("resource");
+    let group = text(migration, "spec.resource.group");
+    if !group.is_empty() {
+        errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
+    }
+    match text(migration, "spec.resource.resource") {
+        "" => errors.required(&path.child("resource"), "resource is required to be set"),
+        resource => errors.invalid_each(&path.child("resource"), resource, names::dns1035_label(resource)),
+    }
+    errors
+}
+
+/// An update of a StorageVersionMigration: what it is about stays, what has ended stays so.
+pub fn migration_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if context.subresource.is_none() {
+        if at(new, "spec") != at(old, "spec") {
+            let resource = at(new, "spec.resource");
+            let shown = format!(
+                "{{\"Resource\":{{\"group\":{},\"resource\":{}}}}}",
+                Value::String(text(resource, "group").to_owned()),
+                Value::String(text(resource, "resource").to_owned())
+            );
+            let error = FieldError::new(Fault::Invalid, &Path::new("spec"), Value::Null, IMMUTABLE);
+            errors.push(error.shown_as(shown));
+        }
+        return errors;
+    }
+    let path = Path::new("status");
+    super::conditions(&mut errors, at(new, "status"), &path);
+    let version = text(new, "status.resourceVersion");
+    if has(new, "status.resourceVersion") && (version.is_empty() || version.parse::<u64>().is_err()) {
+        let detail = format!("resource version is not well formed: {version}");
+        errors.invalid(&path.child("resourceVersion"), version, detail);
+    }
+    let before = at(old, "status.resourceVersion");
+    if !before.is_null() {
+        unchanged(&mut errors, &path.child("resourceVersion"), at(new, "status.resourceVersion"), before);
+    }
+    let is = |ty: &str| {
+        let mut all = items(new, "status.conditions").iter();
+        all.any(|condition| text(condition, "type") == ty && text(condition, "status") == "True")
+    };
+    if is("Succeeded") && is("Failed") {
+        let detail = "Both success and failed conditions cannot be true at the same time";
+        errors.invalid(&path.child("conditions"), at(new, "status.conditions").clone(), detail);
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchors() {
+        assert_eq!(anchors_fault("").as_deref(), Some("at least one trust anchor must be provided"));
+        let other = "-----BEGIN FOO-----\nZm9v\n-----END FOO-----\n";
+        assert_eq!(anchors_fault(other).as_deref(), Some("entry 0 has bad block type: FOO"));
+        let broken = "-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n";
+        assert_eq!(anchors_fault(broken).as_deref(), Some("entry 0 does not parse as X.509"));
+    }
+
+    #[test]
+    fn names_have_the_signer_before_them() {
+        assert!(bundle_name("x.io:y:z", false).is_empty());
+        assert!(!bundle_name("x.io:y:Z", false).is_empty());
+    }
+}
