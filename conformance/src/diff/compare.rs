@@ -190,14 +190,12 @@ fn failures(upstream: &Value, ours: &Value) -> Vec<Difference> {
     for field in ["name", "group", "kind", "uid", "retryAfterSeconds"] {
         add(Class::Reason, &format!("details.{field}"), &upstream["details"][field], &ours["details"][field]);
     }
-    let same_letters = |text: &Value| {
-        let mut letters: Vec<char> = text.as_str().unwrap_or_default().chars().collect();
-        letters.sort_unstable();
-        letters
+    // The message of an invalid object is made of its causes: what comes before them is left to compare.
+    let said = |status: &Value| match status["message"].as_str().and_then(|text| text.split_once(" is invalid: ")) {
+        Some((subject, _)) if same_faults && !left.is_empty() => Value::from(subject),
+        _ => status["message"].clone(),
     };
-    let reordered = same_faults && same_letters(&upstream["message"]) == same_letters(&ours["message"]);
-    let class = if reordered { Class::Order } else { Class::Message };
-    add(class, "message", &upstream["message"], &ours["message"]);
+    add(Class::Message, "message", &said(upstream), &said(ours));
     add(Class::Body, "", &upstream["metadata"], &ours["metadata"]);
     add(Class::Order, "details.causes", &upstream["details"]["causes"], &ours["details"]["causes"]);
     found

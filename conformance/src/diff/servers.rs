@@ -14,7 +14,7 @@ use super::compare::{self, Comparison};
 use super::wire::{Answer, Request, Server};
 
 /// A server must be ready by then.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(180);
 /// Addresses of Services, on both.
 const SERVICE_CIDR: &str = "10.97.0.0/16";
 /// Issuer of service account tokens, on both.

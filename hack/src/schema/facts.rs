@@ -208,6 +208,9 @@ impl<'a> Table<'a> {
         if field.marker("structType") == Some("atomic") || field.marker("mapType") == Some("atomic") {
             out.push_str(" map=atomic");
         }
+        if field.marker("structType") == Some("granular") {
+            out.push_str(" map=granular");
+        }
         Ok(())
     }
 

@@ -142,7 +142,8 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
         entries.push(before_first_apply(write, shape, &bare));
     }
     let mut fields = compare::field_set(shape, config).without(&write.ignored());
-    let merged = compare::merge(shape, &bare, &without(shape, config, &write.ignored()));
+    // What this endpoint does not write is nobody's for it; what becomes of the values is the kind's own decision.
+    let merged = compare::merge(shape, &bare, config);
     let found = entries.iter().position(|entry| {
         entry.operation == Operation::Apply && entry.manager == write.manager && entry.subresource == write.subresource
     });
@@ -234,10 +235,6 @@ fn without_entries(object: &Value) -> Value {
     let mut object = object.clone();
     entries::strip(&mut object);
     object
-}
-
-fn without(shape: Shape<'_>, object: &Value, fields: &FieldSet) -> Value {
-    compare::prune(shape, object, fields, &FieldSet::new())
 }
 
 fn conflict_error(entries: &[Entry], conflicts: &[(usize, FieldSet)]) -> ApiError {

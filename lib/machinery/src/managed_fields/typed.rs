@@ -44,10 +44,12 @@ impl<'a> Shape<'a> {
 
     pub fn parts(self) -> Parts<'a> {
         let atomic = self.field.is_some_and(|field| field.map == MapKind::Atomic);
+        let granular = self.field.is_some_and(|field| field.granular);
         match self.ty {
             Type::Struct(id) => {
                 let ty = self.schema.get(*id);
-                if atomic || ty.map == MapKind::Atomic { Parts::Leaf } else { Parts::Struct(ty) }
+                let whole = atomic || (ty.map == MapKind::Atomic && !granular);
+                if whole { Parts::Leaf } else { Parts::Struct(ty) }
             }
             Type::Map(_) if atomic => Parts::Leaf,
             Type::Map(item) => Parts::Map(item),

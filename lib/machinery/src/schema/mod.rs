@@ -113,6 +113,8 @@ pub struct Field {
     pub list: ListKind,
     /// How map entries or struct fields belong together.
     pub map: MapKind,
+    /// The struct's fields are owned one by one here, whatever its type says.
+    pub granular: bool,
     /// Strategic merge patch.
     pub patch_strategy: PatchStrategy,
     /// The items' field by which a strategic merge patch finds them.

@@ -188,6 +188,7 @@ impl<'a> Reader<'a> {
             required: false,
             list: ListKind::Atomic,
             map: MapKind::Granular,
+            granular: false,
             patch_strategy: PatchStrategy::default(),
             patch_merge_key: None,
             default,
@@ -312,7 +313,7 @@ fn set_flag(field: &mut Field, flag: &str) -> Result<(), &'static str> {
             field.list = ListKind::Map(keys.split(',').map(str::to_owned).collect());
         }
         ("map", "atomic") => field.map = MapKind::Atomic,
-        ("map", "granular") => field.map = MapKind::Granular,
+        ("map", "granular") => field.granular = true,
         _ => return Err("unknown flag"),
     }
     Ok(())
