@@ -94,8 +94,8 @@ fn programs(sources: &Sources, folder: &str, names: &[&str]) -> anyhow::Result<V
 
 fn tools(sources: &Sources) -> anyhow::Result<Vec<Entry>> {
     let mut all = programs(sources, "usr/bin", TOOLS)?;
-    // busybox's applet of the same name would be found first.
-    all.extend(TOOLS.iter().map(|name| link(&format!("bin/{name}"), &format!("/usr/bin/{name}"))));
+    // The others are found before busybox's applets by the order of the PATH; tests name these two by place.
+    all.push(link("bin/bash", "/usr/bin/bash"));
     all.push(link("usr/local/bin/iperf", "/usr/bin/iperf"));
     Ok(all)
 }

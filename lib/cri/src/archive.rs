@@ -191,6 +191,7 @@ fn write_tar(entries: &[Entry], out: impl Write) -> io::Result<()> {
         let mut header = tar::Header::new_gnu();
         match entry {
             Entry::File(path, content, mode) => {
+                header.set_entry_type(tar::EntryType::Regular);
                 header.set_size(content.len() as u64);
                 header.set_mode(*mode);
                 archive.append_data(&mut header, path, content.as_slice())?;
@@ -198,6 +199,7 @@ fn write_tar(entries: &[Entry], out: impl Write) -> io::Result<()> {
             Entry::Copy(path, source, mode) => {
                 let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", source.display()));
                 let file = File::open(source).map_err(named)?;
+                header.set_entry_type(tar::EntryType::Regular);
                 header.set_size(file.metadata()?.len());
                 header.set_mode(*mode);
                 archive.append_data(&mut header, path, file)?;

@@ -32,6 +32,8 @@ pub const CLUSTER_DNS: Ipv4Addr = Ipv4Addr::new(10, 43, 0, 10);
 const CONTROL_PLANE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 78, 10);
 /// Port of the registry on it.
 const REGISTRY_PORT: u16 = 5000;
+/// How long nodes may take: loading images into them is most of it, on a machine that has other things to do.
+const NODE_LIMIT: Duration = Duration::from_secs(300);
 /// Names of all labs' network namespaces begin so.
 const TAG: &str = "lab";
 
@@ -363,18 +365,17 @@ async fn connect_pods(spec: &Spec, lab: &Lab) -> anyhow::Result<()> {
 }
 
 async fn pod_cidr(lab: &Lab, node: String) -> anyhow::Result<String> {
-    let limit = Duration::from_secs(120);
     let what = format!("pod addresses of {node}");
     let look = |nodes: Vec<Node>| {
         let own = nodes.into_iter().find(|n| n.name_any() == node);
         own.and_then(|node| node.spec?.pod_cidr)
     };
-    observe(lab, &what, limit, look).await
+    observe(lab, &what, look).await
 }
 
 async fn nodes_ready(lab: &Lab) -> anyhow::Result<()> {
     let wanted = lab.machines.len() - 1;
-    observe(lab, "all nodes Ready", Duration::from_secs(120), |nodes| {
+    observe(lab, "all nodes Ready", |nodes| {
         let ready = nodes.iter().filter(|node| {
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
@@ -384,25 +385,18 @@ async fn nodes_ready(lab: &Lab) -> anyhow::Result<()> {
     .await
 }
 
-/// Looks at the nodes until there is an answer.
-async fn observe<T>(
-    lab: &Lab,
-    what: &str,
-    limit: Duration,
-    mut look: impl FnMut(Vec<Node>) -> Option<T>,
-) -> anyhow::Result<T> {
-    let end = Instant::now() + limit;
-    loop {
-        lab.check()?;
-        let nodes: Vec<Node> = lab
-            .with_client(|client| async move { Ok(Api::<Node>::all(client).list(&Default::default()).await?.items) })
-            .await?;
-        if let Some(found) = look(nodes) {
-            return Ok(found);
+/// Looks at the nodes until there is an answer; gives up when one of the lab's programs ends.
+async fn observe<T>(lab: &Lab, what: &str, look: impl Fn(Vec<Node>) -> Option<T>) -> anyhow::Result<T> {
+    let look = &look;
+    wait::until(what, NODE_LIMIT, || async move {
+        if let Err(ended) = lab.check() {
+            return Ok(Some(Err(ended)));
         }
-        anyhow::ensure!(Instant::now() < end, "not within {} s: {what}", limit.as_secs());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        let nodes = lab
+            .with_client(|client| async move { Ok(Api::<Node>::all(client).list(&Default::default()).await?.items) });
+        Ok(look(nodes.await?).map(Ok))
+    })
+    .await?
 }
 
 async fn remove(dir: &Path, keep_logs: bool) -> anyhow::Result<()> {
