@@ -4,8 +4,14 @@ use http::Method;
 use pintle_serving::delegated::{Attributes, Delegated, Error, User};
 
 /// Paths with subresources of their own, tried before the catch-all `proxy`.
-const FINE: &[(&str, &str)] =
-    &[("pods", "pods"), ("runningpods", "pods"), ("healthz", "healthz"), ("configz", "configz")];
+const FINE: &[(&str, &str)] = &[
+    ("pods", "pods"),
+    ("runningpods", "pods"),
+    ("healthz", "healthz"),
+    ("livez", "healthz"),
+    ("readyz", "healthz"),
+    ("configz", "configz"),
+];
 /// Paths that need their own subresource and nothing else.
 const STRICT: &[(&str, &str)] =
     &[("stats", "stats"), ("metrics", "metrics"), ("logs", "log"), ("checkpoint", "checkpoint")];

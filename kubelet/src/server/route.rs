@@ -16,7 +16,7 @@ pub(super) struct Target {
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
-    /// `/healthz` and its checks.
+    /// `/healthz`, `/livez`, `/readyz` and their checks.
     Health,
     /// The pods of this node.
     Pods,
@@ -51,7 +51,8 @@ impl Route {
     pub(super) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         Some(match parts[..] {
-            ["healthz", ..] => Self::Health,
+            // Upstream has just the first.
+            ["healthz" | "livez" | "readyz", ..] => Self::Health,
             ["pods"] => Self::Pods,
             ["runningpods"] => Self::RunningPods,
             ["containerLogs", namespace, pod, container] => Self::Logs(target(namespace, pod, None, container)),
@@ -94,6 +95,7 @@ mod tests {
         assert_eq!(Route::parse("/attach/ns/p/u/c"), Some(Route::Attach(target("ns", "p", Some("u"), "c"))));
         assert_eq!(Route::parse("/portForward/ns/p"), Some(Route::PortForward(target("ns", "p", None, ""))));
         assert_eq!(Route::parse("/healthz/syncloop"), Some(Route::Health));
+        assert_eq!(Route::parse("/readyz"), Some(Route::Health));
         assert_eq!(Route::parse("/runningpods/"), Some(Route::RunningPods));
         assert_eq!(Route::parse("/metrics/cadvisor"), Some(Route::CadvisorMetrics));
         for unknown in ["/", "/exec/ns/p", "/containerLogs/ns/p", "/metrics/x", "/debug/pprof"] {
