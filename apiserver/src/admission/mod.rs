@@ -153,7 +153,7 @@ pub async fn validate(
     let main = call.info.subresource.is_empty();
     if let Some(new) = new {
         limits::validate(call, operation, new)?;
-        podsecurity::validate(call, operation, new, old)?;
+        podsecurity::validate(call, operation, new, old).await?;
         match (call.resource.name.as_str(), old) {
             ("priorityclasses", _) => pods::only_default(call, new)?,
             ("persistentvolumeclaims", Some(old)) if main => storage::check_resize(call, new, old)?,

@@ -27,11 +27,11 @@ const MAKERS: [(&str, &str, &str); 8] = [
 ];
 
 /// Refuses pods that the namespace doesn't allow, and warns of what it would rather not see.
-pub fn validate(call: &Call, operation: Operation, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+pub async fn validate(call: &Call, operation: Operation, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
     let (group, resource) = (call.resource.group.as_str(), call.resource.name.as_str());
     let subresource = call.info.subresource.as_str();
     match (group, resource, subresource) {
-        ("", "namespaces", "") => namespace(call, new, old),
+        ("", "namespaces", "") => namespace(call, new, old).await,
         ("", "pods", "" | "ephemeralcontainers") => {
             let concerned = operation == Operation::Create || old.is_none_or(|old| changes_much(new, old));
             if concerned { pod(call, new) } else { Ok(()) }
@@ -101,7 +101,7 @@ fn changes_much(new: &Value, old: &Value) -> bool {
 }
 
 /// Labels must be readable; when they become stricter, pods that break them are told.
-fn namespace(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+async fn namespace(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
     let faults = policy::faults(new);
     let before = old.map(policy::faults).unwrap_or_default();
     if !faults.is_empty() && before.is_empty() {
@@ -113,6 +113,8 @@ fn namespace(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), ApiErr
         return Ok(());
     }
     let name = meta::text(new, "name");
+    // The newest pods count, too.
+    call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
     let pods = internal::list(&call.state, "", "pods", name);
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for pod in pods.iter().take(MOST_PODS) {

@@ -11,6 +11,7 @@ pub mod config;
 mod containers;
 pub mod devices;
 pub mod endpoint_slice;
+mod ephemeral;
 pub mod events;
 pub mod flow;
 pub mod ingress;

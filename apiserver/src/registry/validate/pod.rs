@@ -7,7 +7,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::resources::Name;
-use super::{IP, containers, is_ip, labels, one_of, placement, pod_volumes, security};
+use super::{IP, containers, ephemeral, is_ip, labels, one_of, placement, pod_volumes, security};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, has, int, items, number, remove, set, text};
 
@@ -19,21 +19,38 @@ const MAX: i64 = i32::MAX as i64;
 pub fn create(_context: &Context<'_>, pod: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     spec(&mut errors, at(pod, "spec"), &Path::new("spec"));
+    if !items(pod, "spec.ephemeralContainers").is_empty() {
+        errors.forbidden(&Path::new("spec").child("ephemeralContainers"), "cannot be set on create");
+    }
     errors
 }
 
 /// An updated Pod: nearly all of it stays as it was.
 pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    if context.subresource.is_some() {
-        return errors;
+    match context.subresource {
+        Some("ephemeralcontainers") => return ephemeral::containers(new),
+        Some("resize") => return ephemeral::resize(new, old),
+        Some(_) => return errors,
+        None => {}
     }
     let path = Path::new("spec");
     for list in ["containers", "initContainers"] {
-        for (index, container) in items(new, &format!("spec.{list}")).iter().enumerate() {
-            if text(container, "image").trim().is_empty() {
-                errors.required(&path.child(list).index(index).child("image"), "");
+        let (now, before) = (items(new, &format!("spec.{list}")), items(old, &format!("spec.{list}")));
+        for (index, container) in now.iter().enumerate() {
+            let (path, image) = (path.child(list).index(index).child("image"), text(container, "image"));
+            if image.is_empty() {
+                errors.required(&path, "");
+            } else if image.trim() != image {
+                errors.invalid(&path, image, "must not have leading or trailing whitespace");
             }
+        }
+        if now.len() != before.len() {
+            if now.is_empty() && list == "containers" {
+                errors.required(&path.child(list), "");
+            }
+            errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
+            return errors;
         }
     }
     deadline(&mut errors, new, old, &path);

@@ -36,7 +36,12 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str
         let detail = "`selector` does not match template `labels`";
         errors.invalid(&path.child("metadata").child("labels"), labels.clone(), detail);
     }
-    pod::template(errors, at(object, "spec.template"), &path);
+    let template = at(object, "spec.template");
+    match kind {
+        // Upstream does not look into it either: what is mounted may come from the templates of claims.
+        "statefulset" => super::labels(errors, &path.child("labels"), template, "metadata.labels"),
+        _ => pod::template(errors, template, &path),
+    }
     let restart = text(object, "spec.template.spec.restartPolicy");
     if matches!(restart, "OnFailure" | "Never") {
         errors.not_supported(&path.child("spec").child("restartPolicy"), restart, &["Always"]);
@@ -336,7 +341,7 @@ pub fn budget_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorL
     let path = Path::new("status");
     super::conditions(&mut errors, at(new, "status"), &path);
     let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
-    super::not_negative(&mut errors, at(new, "status"), &path, &counts);
+    not_negative(&mut errors, at(new, "status"), &path, &counts);
     errors
 }
 
