@@ -205,7 +205,7 @@ fn matching(errors: &mut ErrorList, matching: &Value, path: &Path) {
             for (index, name) in names.iter().enumerate() {
                 let path = path.child("resourceNames").index(index);
                 let text = name.as_str().unwrap_or_default();
-                errors.invalid_each(&path, text, pintle_machinery::names::path_segment(text));
+                errors.invalid_each(&path, text, names::path_segment(text));
                 if names[..index].contains(name) {
                     errors.duplicate(&path, text);
                 }
