@@ -137,7 +137,7 @@ mod tests {
         let kv = store.get("/registry/a/b").await.expect("get").expect("there");
         assert_eq!(kv.key, "/registry/a/b");
         let options = ListOptions { start_after: Some("/registry/a/a".into()), ..ListOptions::prefix("/registry/a/") };
-        assert_eq!(store.list(options).await.expect("list").items, [kv.clone()]);
+        assert_eq!(store.list(options).await.expect("list").items, std::slice::from_ref(&kv));
         assert_eq!(watch.recv().await.expect("open").expect("ok"), WatchEvent::Put(kv));
         let exists = store.create("/registry/a/b", "x".into(), None).await.expect_err("exists");
         assert!(matches!(exists, Error::Exists { key } if key == "/registry/a/b"));

@@ -50,6 +50,15 @@ impl Snapshot {
         self.entries.values().map(|entry| entry.value.len() as u64).sum()
     }
 
+    /// Only the keys under `prefix`, as keys under `new`.
+    pub fn moved(&self, prefix: &str, new: &str) -> Self {
+        let entries = self.entries.iter().filter_map(|(key, entry)| {
+            let key = format!("{new}{}", key.strip_prefix(prefix)?);
+            Some((key.into(), entry.clone()))
+        });
+        Self { revision: self.revision, entries: entries.collect() }
+    }
+
     /// The same copy with other values.
     pub fn map_values(&self, mut change: impl FnMut(&str, Bytes) -> Result<Bytes>) -> Result<Self> {
         let entries = self.entries.iter().map(|(key, entry)| {
@@ -182,6 +191,15 @@ mod tests {
         let mut bytes = Vec::new();
         assert_eq!(sample().write(&mut bytes).expect("write"), 9);
         assert_eq!(Snapshot::read(&bytes[..]).expect("read"), sample());
+    }
+
+    #[test]
+    fn keys_move_and_values_change() {
+        let moved = sample().moved("/", "/new/");
+        assert_eq!(moved.entries.keys().map(|key| &**key).collect::<Vec<_>>(), ["/new/a", "/new/b"]);
+        assert_eq!((sample().moved("/b", "/c").keys(), sample().bytes()), (1, 10));
+        let changed = sample().map_values(|key, _| Ok(Bytes::copy_from_slice(key.as_bytes()))).expect("changed");
+        assert_eq!((&changed.entries["/a"].value[..], changed.entries["/b"].expires), (&b"/a"[..], Some(99)));
     }
 
     #[test]

@@ -45,7 +45,7 @@ enum Provider {
     Identity,
     /// What values start with, and the cipher.
     Key(Vec<u8>, Cipher),
-    Kms(Vec<u8>, Kms),
+    Kms(Vec<u8>, Box<Kms>),
 }
 
 /// What a configuration says.
@@ -106,7 +106,7 @@ fn compile(section: config::Section) -> Result<Section> {
                 providers.extend(keys.into_iter().map(|(name, cipher)| Provider::Key(start(algorithm, &name), cipher)));
             }
             config::Provider::Kms { name, endpoint, timeout } => {
-                let kms = Kms::new(name, &endpoint, timeout)?;
+                let kms = Box::new(Kms::new(name, &endpoint, timeout)?);
                 providers.push(Provider::Kms(format!("k8s:enc:kms:v2:{}:", kms.name()).into_bytes(), kms));
             }
         }
