@@ -523,7 +523,7 @@ impl Worker {
 
     /// How far a resize has come.
     fn resize(&self) -> status::Resize<'_> {
-        let ends = self.termination.is_some();
+        let ends = self.termination.is_some() || plan::finished(&self.pod, &self.runtime, &self.memory);
         let lasts = !ends && resize::in_progress(&self.pod, &self.runtime, &self.memory);
         let trouble = self.memory.unresized.as_ref().map(|f| f.message.as_str()).unwrap_or_default();
         status::Resize {

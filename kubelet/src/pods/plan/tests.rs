@@ -138,7 +138,7 @@ fn init_containers_go_in_order() {
 fn a_failed_init_container_ends_a_pod_that_is_not_restarted() {
     let p = pod(json!({"restartPolicy": "Never", "initContainers": [{"name": "i"}], "containers": [{"name": "a"}]}));
     let runtime = with(vec![exited("i", 1)]);
-    assert!(finished(&p, &runtime));
+    assert!(finished(&p, &runtime, &Memory::default()));
     assert_eq!(planned(&p, &runtime, &Memory::default()).actions, [Action::StopSandbox { id: "s".to_owned() }]);
 }
 

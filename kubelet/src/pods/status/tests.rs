@@ -132,3 +132,48 @@ fn init_containers_hold_the_pod_back() {
     let condition = got.conditions.unwrap().into_iter().find(|c| c.type_ == "Initialized").unwrap();
     assert_eq!(condition.message.as_deref(), Some("containers with incomplete status: [i]"));
 }
+
+#[test]
+fn a_resize_shows_what_is_granted_and_what_is_in_effect() {
+    let p = pod(json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": "2"}}}]}));
+    let sandbox = Sandbox { id: "s".into(), ready: true, ips: vec!["10.0.0.9".into()], ..Sandbox::default() };
+    let runtime = RuntimePod { sandboxes: vec![sandbox], containers: vec![record("a", State::Running, 0)] };
+    let before = serde_json::from_value(json!({"requests": {"cpu": "1"}})).unwrap();
+    let memory = Memory { actuated: [("id-a".to_owned(), Some(before))].into(), ..Memory::default() };
+    let pending = Pending { reason: "Deferred", message: "m".to_owned(), generation: Some(5) };
+    let got = status(Facts {
+        pod: &p,
+        runtime: &runtime,
+        memory: &memory,
+        waiting: &BTreeMap::new(),
+        termination: None,
+        done: false,
+        resize: Resize { pending: Some(&pending), in_progress: Some((Some(4), "trouble")) },
+        last: None,
+        host_ips: &[],
+        seen: now(),
+        now: now(),
+    });
+    let container = &serde_json::to_value(&got.container_statuses.unwrap()[0]).unwrap();
+    assert_eq!(container["allocatedResources"], json!({"cpu": "2"}));
+    assert_eq!(container["resources"], json!({"requests": {"cpu": "1"}}));
+    let conditions = got.conditions.unwrap();
+    let of = |kind: &str| {
+        let c = conditions.iter().find(|c| c.type_ == kind).unwrap();
+        (c.reason.as_deref(), c.message.as_deref(), c.observed_generation)
+    };
+    assert_eq!(of("PodResizePending"), (Some("Deferred"), Some("m"), Some(5)));
+    assert_eq!(of("PodResizeInProgress"), (Some("Error"), Some("trouble"), Some(4)));
+}
+
+#[test]
+fn containers_of_a_pod_with_init_containers_are_initializing() {
+    let p = pod(json!({"initContainers": [{"name": "i"}, {"name": "j"}], "containers": [{"name": "a"}]}));
+    let made = vec![record("i", State::Created, 0)];
+    let got = of(Case { pod: &p, containers: made, waiting: vec![], done: false });
+    let all = got.init_container_statuses.into_iter().flatten().chain(got.container_statuses.into_iter().flatten());
+    for status in all {
+        let reason = status.state.unwrap().waiting.unwrap().reason;
+        assert_eq!(reason.as_deref(), Some("PodInitializing"), "{}", status.name);
+    }
+}
