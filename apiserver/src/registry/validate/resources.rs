@@ -132,13 +132,14 @@ pub fn quantity(value: &Value) -> Option<Quantity> {
 mod tests {
     use super::*;
 
+    fn faults(check: impl Fn(Name<'_>, &mut ErrorList, &Path), name: &str) -> String {
+        let mut errors = ErrorList::new();
+        check(Name(name), &mut errors, &Path::new("p"));
+        errors.iter().map(|error| error.detail.clone()).collect::<Vec<_>>().join("; ")
+    }
+
     #[test]
     fn names() {
-        let faults = |check: fn(Name<'_>, &mut ErrorList, &Path), name: &str| {
-            let mut errors = ErrorList::new();
-            check(Name(name), &mut errors, &Path::new("p"));
-            errors.iter().map(|error| error.detail.clone()).collect::<Vec<_>>().join("; ")
-        };
         for (name, expected) in [
             ("pods", ""),
             ("hugepages-2Mi", ""),
@@ -147,7 +148,7 @@ mod tests {
             ("limits.example.com/gpu", ""),
             ("foo", "must be a standard resource type or fully qualified; must be a standard resource for quota"),
         ] {
-            assert_eq!(faults(Name::check_quota, name), expected, "{name}");
+            assert_eq!(faults(|name, errors, path| name.check_quota(errors, path), name), expected, "{name}");
         }
         for (name, expected) in [
             ("cpu", ""),
@@ -155,7 +156,7 @@ mod tests {
             ("pods", "must be a standard resource for containers"),
             ("requests.example.com/a", "doesn't follow extended resource name standard"),
         ] {
-            assert_eq!(faults(Name::check_container, name), expected, "{name}");
+            assert_eq!(faults(|name, errors, path| name.check_container(errors, path), name), expected, "{name}");
         }
     }
 
