@@ -57,7 +57,8 @@ impl Selection {
     /// The object is wanted.
     pub fn matches(&self, entry: &Entry) -> bool {
         (self.labels.is_everything() || self.labels.matches(&entry.labels))
-            && (self.fields.is_everything() || self.fields.matches(|name| entry.fields.get(self.stored_field(name)).cloned()))
+            && (self.fields.is_everything()
+                || self.fields.matches(|name| entry.fields.get(self.stored_field(name)).cloned()))
     }
 
     fn stored_field<'a>(&self, name: &'a str) -> &'a str {

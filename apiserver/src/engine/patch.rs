@@ -160,12 +160,12 @@ async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiEr
 
 /// The body of an apply request: JSON or YAML, checked by the schema, but with just the fields that it names.
 fn applied_configuration(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let bad =
-        |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: {why}"));
+    let bad = |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: {why}"));
     let json: Cow<'_, [u8]> = match body.first() {
         Some(b'{') if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Cow::Borrowed(body),
         _ => {
-            let value: Value = serde_yaml_ng::from_slice(body).map_err(|error| bad(crate::codec::yaml_fault(&error)))?;
+            let value: Value =
+                serde_yaml_ng::from_slice(body).map_err(|error| bad(crate::codec::yaml_fault(&error)))?;
             Cow::Owned(serde_json::to_vec(&value).map_err(|error| bad(error.to_string()))?)
         }
     };

@@ -7,8 +7,8 @@ use pintle_machinery::status::{ApiError, Cause, Details, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
 
-use super::list_options::{At, ListOptions, Token};
 use super::join::{self, Item};
+use super::list_options::{At, ListOptions, Token};
 use super::present;
 use super::table::{self, Include};
 use super::{Answer, Call, storage_error};

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
-static VERSION: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"(resource ?[vV]ersion[^0-9"]{1,12}|"resourceVersion":"|ResourceVersion: |in record \(|, current: )\d+"#));
+static VERSION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r#"(resource ?[vV]ersion[^0-9"]{1,12}|"resourceVersion":"|ResourceVersion: |in record \(|, current: )\d+"#)
+});
 static PRECONDITION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(ResourceVersion in precondition: \d+, ResourceVersion in object meta: )\d+"));
 
@@ -78,9 +79,7 @@ fn object(map: &mut Map<String, Value>, sent: &str) {
 fn allocated(item: &Value, sent: &str) -> bool {
     match item {
         Value::Array(items) => items.iter().any(|item| allocated(item, sent)),
-        Value::String(text) => {
-            RANGES.iter().any(|range| text.starts_with(range)) && !sent.contains(text.as_str())
-        }
+        Value::String(text) => RANGES.iter().any(|range| text.starts_with(range)) && !sent.contains(text.as_str()),
         Value::Number(number) => {
             number.as_i64().is_some_and(|port| port > 29_999) && !sent.contains(&number.to_string())
         }
