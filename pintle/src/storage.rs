@@ -113,7 +113,7 @@ pub fn open(paths: &Paths, args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
         (false, Storage::Memory, _) | (false, _, DurabilityArg::Memory) => Arc::new(Memory::default()),
         (false, Storage::Embedded, durability) => Arc::new(open_embedded(&paths.store(), durability)?),
     };
-    let prefix = format!("{}/", args.etcd.etcd_prefix.trim_end_matches('/'));
+    let prefix = prefix_of(&args.etcd);
     let ours = format!("{PREFIX}/");
     let renamed = on_etcd && prefix != ours;
     let base = match &args.encryption_provider_config {
@@ -122,6 +122,10 @@ pub fn open(paths: &Paths, args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
     };
     let base = if renamed { Arc::new(Renamed::new(base, &ours, &prefix)) } else { base };
     Ok(if on_etcd { upstream_form(base) } else { base })
+}
+
+fn prefix_of(args: &EtcdArgs) -> String {
+    format!("{}/", args.etcd_prefix.trim_end_matches('/'))
 }
 
 /// Values are bound to the keys where they are kept, so this goes below a renaming.
@@ -274,7 +278,7 @@ pub async fn store(command: StoreCommand) -> anyhow::Result<()> {
             let source = match Target::parse(&from, &etcd)? {
                 Target::Embedded(dir) => copy_of(&existing(&dir)?).await?,
                 Target::Etcd(args) => {
-                    copy_of(&Renamed::new(Arc::new(open_etcd(&args)?), PREFIX, &args.etcd_prefix)).await?
+                    copy_of(&open_etcd(&args)?).await?.moved(&prefix_of(&args), &format!("{PREFIX}/"))
                 }
             };
             copy_into(&source, &Target::parse(&to, &etcd)?).await
@@ -327,10 +331,9 @@ async fn copy_into(copy: &Snapshot, target: &Target) -> anyhow::Result<()> {
             println!("{} keys are in {}, at revision {}", copy.keys(), dir.display(), copy.revision() + BUMP);
         }
         Target::Etcd(args) => {
-            let prefix = format!("{}/", args.etcd_prefix.trim_end_matches('/'));
-            let etcd = Renamed::new(Arc::new(open_etcd(args)?), &format!("{PREFIX}/"), &prefix);
+            let etcd = Renamed::new(Arc::new(open_etcd(args)?), &format!("{PREFIX}/"), &prefix_of(args));
             let copy = copy.map_values(|key, value| decoded(key, &value))?;
-            let copied = pintle_store::copy::copy(&copy, PREFIX, upstream_form(Arc::new(etcd))).await?;
+            let copied = pintle_store::copy::copy(&copy, &format!("{PREFIX}/"), upstream_form(Arc::new(etcd))).await?;
             println!("{} keys are in etcd, at revision {}", copied.keys, copied.revision);
         }
     }
