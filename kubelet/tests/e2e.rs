@@ -1,15 +1,15 @@
-//! The kubelet end to end: upstream's API server, real containerd, runc and CNI, in namespaces of the test's own.
+//! The kubelet end to end: an API server, real containerd, runc, CNI and kubectl, in namespaces of the test's own.
 //!
-//! Needs root and `PINTLE_UPSTREAM_BIN` (a folder with kube-apiserver, etcd and kubectl of v1.37); without it the test
-//! says so and passes.
+//! The API server is ours, in this process; `PINTLE_UPSTREAM_BIN` (a folder with kube-apiserver and etcd of v1.37) makes it
+//! upstream's. Needs root, and a kubectl: `KUBECTL` names it, else it is the one on the PATH.
 
 #![allow(clippy::unwrap_used, reason = "a test: a failure is to end it")]
 
+mod confined;
 mod lab;
 mod scenarios;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -22,56 +22,21 @@ type Scenario = (&'static str, fn(&Lab));
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 
-/// Runs `inner` as PID 1 of fresh namespaces, so that nothing outlives it.
 #[test]
 fn kubelet_end_to_end() {
-    let Some(bin) = std::env::var_os("PINTLE_UPSTREAM_BIN") else {
-        println!("skipped: PINTLE_UPSTREAM_BIN is not set");
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let group = format!("pintle-kubelet-test-{}", std::process::id());
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"]);
-    command.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", "--nocapture", "inner"]);
-    command.env("PINTLE_UPSTREAM_BIN", bin).env("PINTLE_TEST_DIR", dir.path()).env("PINTLE_TEST_CGROUP", &group);
-    let status = command.status().unwrap();
-    remove_cgroups(&group);
-    if !status.success() {
-        let kept = dir.keep();
-        panic!("{status}; logs are in {}", kept.display());
-    }
-}
-
-fn remove_cgroups(group: &str) {
-    fn tree(dir: &Path) {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.path().is_dir() {
-                tree(&entry.path());
-            }
-        }
-        let _ = std::fs::remove_dir(dir);
-    }
-    // Killed processes leave their groups a moment later.
-    lab::wait("control groups to be empty", SECONDS(10), || {
-        let hierarchies =
-            std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path().join(group));
-        let all: Vec<PathBuf> = hierarchies.chain([Path::new("/sys/fs/cgroup").join(group)]).collect();
-        all.iter().for_each(|g| tree(g));
-        all.iter().all(|g| !g.exists())
-    });
+    confined::run("inner");
 }
 
 #[test]
 #[ignore = "run by kubelet_end_to_end in namespaces of its own"]
 fn inner() {
-    let env = |name: &str| std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set"));
-    let log = std::fs::File::create(PathBuf::from(env("PINTLE_TEST_DIR")).join("kubelet.log")).unwrap();
+    confined::prepare();
+    let log = std::fs::File::create(confined::dir().join("kubelet.log")).unwrap();
     tracing_subscriber::fmt().with_env_filter("info,pintle_kubelet=debug").with_ansi(false).with_writer(log).init();
     let begun = Instant::now();
-    let lab = Lab::start(Path::new(&env("PINTLE_UPSTREAM_BIN")), Path::new(&env("PINTLE_TEST_DIR")));
+    let lab = Lab::start(&confined::dir());
     println!("lab up after {:?}", begun.elapsed());
-    let group = env("PINTLE_TEST_CGROUP").into_string().unwrap();
+    let group = confined::group();
     let node = Node::start(&lab, &group);
     lab.wait_field(&format!("node/{NODE}"), ".status.conditions[?(@.type=='Ready')].status", "True", SECONDS(20));
     println!("node ready after {:?}", begun.elapsed());
@@ -107,7 +72,7 @@ fn inner() {
     let mut failed = Vec::new();
     for (name, scenario) in scenarios {
         let begun = Instant::now();
-        let outcome = std::panic::catch_unwind(|| scenario(&lab));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scenario(&lab)));
         println!("{name}: {} after {:?}", if outcome.is_ok() { "ok" } else { "FAILED" }, begun.elapsed());
         failed.extend(outcome.is_err().then_some(name));
     }

@@ -1,4 +1,4 @@
-//! The proxy against a real API server, named by `PINTLE_TEST_KUBECONFIG`; without it there is nothing to test against.
+//! The proxy against an API server: ours in this process, or any that `PINTLE_TEST_KUBECONFIG` names.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use pintle_proxy::netns;
+use pintle_testapi::Server;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,11 +19,14 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("a valid object")
 }
 
-async fn client() -> Option<Client> {
-    let path = std::env::var("PINTLE_TEST_KUBECONFIG").ok()?;
-    let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
-    Some(Client::try_from(config).expect("a client"))
+/// A client of the server that `PINTLE_TEST_KUBECONFIG` names, else of one in this process, which lives as long as the
+/// second value.
+async fn client() -> (Client, Option<Server>) {
+    let Some(path) = std::env::var_os("PINTLE_TEST_KUBECONFIG") else {
+        let server = Server::start(pintle_testapi::config().expect("a configuration")).await.expect("an API server");
+        return (server.client(), Some(server));
+    };
+    (pintle_client::connect::from_kubeconfig(path.as_ref()).await.expect("a client"), None)
 }
 
 struct Netns(String);
@@ -79,10 +82,7 @@ fn health(path: PathBuf, port: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_become_rules() {
-    let Some(client) = client().await else {
-        eprintln!("skipped: PINTLE_TEST_KUBECONFIG is not set");
-        return;
-    };
+    let (client, _server) = client().await;
     let (lab, namespace) = (Netns::new(), format!("proxy-test-{}", std::process::id()));
     let space = netns::Namespace { path: Some(lab.path()) };
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -117,6 +117,11 @@ async fn services_become_rules() {
 
     services.delete("web", &DeleteParams::default()).await.expect("delete");
     until(&space, "no way", |t| !t.contains(&vip) && !t.contains(&namespace)).await;
+    let ready = config.telemetry.checks.respond("/readyz", None).await.expect("an answer").into_body();
+    let metrics = config.telemetry.metrics.render();
+    assert_eq!(ready, "ok");
+    assert!(metrics.contains("kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} "), "{metrics}");
+    assert!(!metrics.contains("sync_failures_total{"), "{metrics}");
     shutdown.cancel();
     proxy.await.expect("no panic").expect("no error");
     pintle_proxy::cleanup_in(&config.table, &space).await.expect("cleanup");

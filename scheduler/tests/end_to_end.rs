@@ -1,14 +1,14 @@
-//! The scheduler against a real API server, named by `PINTLE_TEST_KUBECONFIG`; without it there is nothing to test against.
-//! Nodes are objects made here: no kubelet runs.
+//! The scheduler against an API server: ours in this process, or any that `PINTLE_TEST_KUBECONFIG` names. Nodes are objects
+//! made here: no kubelet runs.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use pintle_testapi::Server;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,11 +20,14 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("a valid object")
 }
 
-async fn client() -> Option<Client> {
-    let path = std::env::var("PINTLE_TEST_KUBECONFIG").ok()?;
-    let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
-    Some(Client::try_from(config).expect("a client"))
+/// A client of the server that `PINTLE_TEST_KUBECONFIG` names, else of one in this process, which lives as long as the
+/// second value.
+async fn client() -> (Client, Option<Server>) {
+    let Some(path) = std::env::var_os("PINTLE_TEST_KUBECONFIG") else {
+        let server = Server::start(pintle_testapi::config().expect("a configuration")).await.expect("an API server");
+        return (server.client(), Some(server));
+    };
+    (pintle_client::connect::from_kubeconfig(path.as_ref()).await.expect("a client"), None)
 }
 
 async fn make_node(client: &Client, name: &str, cpu: &str) {
@@ -103,13 +106,12 @@ async fn clean(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedules_reports_and_preempts() {
-    let Some(client) = client().await else {
-        eprintln!("skipped: PINTLE_TEST_KUBECONFIG is not set");
-        return;
-    };
+    let (client, _server) = client().await;
     prepare(&client).await;
     let shutdown = CancellationToken::new();
-    let scheduler = tokio::spawn(pintle_scheduler::run(Default::default(), client.clone(), shutdown.clone()));
+    let config = pintle_scheduler::Config::default();
+    let telemetry = config.telemetry.clone();
+    let scheduler = tokio::spawn(pintle_scheduler::run(config, client.clone(), shutdown.clone()));
     let pods: Api<Pod> = Api::namespaced(client.clone(), &NAMESPACE);
 
     // No node at all, then one.
@@ -134,6 +136,18 @@ async fn schedules_reports_and_preempts() {
     let third = wait(&pods, "third", "a node", |p| node_of(p).is_some()).await;
     let victim = if node_of(&third) == Some("st-a") { "first" } else { "second" };
     assert!(pods.get_opt(victim).await.expect("answer").is_none(), "{victim} should have gone");
+
+    let ready = telemetry.checks.respond("/readyz", Some("verbose")).await.expect("an answer").into_body();
+    assert!(ready.contains("[+]informer-sync ok\n"), "{ready}");
+    let metrics = telemetry.metrics.render();
+    for line in [
+        "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"default-scheduler\"} 3\n",
+        "scheduler_preemption_attempts_total 1\n",
+        "scheduler_preemption_victims_count 1\n",
+        "scheduler_cache_size{type=\"nodes\"} 2\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
 
     shutdown.cancel();
     scheduler.await.expect("no panic").expect("no error");

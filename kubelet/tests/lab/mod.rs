@@ -20,23 +20,35 @@ const API_PORT: u16 = 17600;
 pub struct Lab {
     /// Everything is below this folder.
     pub dir: PathBuf,
-    bin: PathBuf,
+    kubectl: PathBuf,
+    api: Option<OwnApi>,
+}
+
+/// Our API server and what it runs on.
+struct OwnApi {
+    _runtime: tokio::runtime::Runtime,
+    _server: pintle_testapi::Server,
 }
 
 impl Lab {
-    /// Starts everything; `bin` has the upstream binaries, `dir` is empty.
-    pub fn start(bin: &Path, dir: &Path) -> Self {
-        let lab = Self { dir: dir.to_path_buf(), bin: bin.to_path_buf() };
+    /// Starts everything; `dir` is empty.
+    pub fn start(dir: &Path) -> Self {
+        let upstream = std::env::var_os("PINTLE_UPSTREAM_BIN").map(PathBuf::from);
+        let kubectl = std::env::var_os("KUBECTL").map_or_else(|| "kubectl".into(), PathBuf::from);
+        let mut lab = Self { dir: dir.to_path_buf(), kubectl, api: None };
         lab.network();
         lab.containerd();
-        lab.api_server();
+        lab.certificates();
+        match upstream {
+            Some(bin) => lab.upstream_api_server(&bin),
+            None => lab.api = Some(lab.own_api_server()),
+        }
         lab
     }
 
     fn network(&self) {
-        run(Command::new("mount").args(["--make-rshared", "/"]));
         let script = format!(
-            "ip link set lo up; ip link add node0 type veth peer name node0p; ip addr add {NODE_IP}/24 dev node0; \
+            "ip link add node0 type veth peer name node0p; ip addr add {NODE_IP}/24 dev node0; \
              ip link set node0 up; ip link set node0p up; ip route add default via 172.31.99.254 dev node0; \
              sysctl -qw net.ipv4.ip_forward=1"
         );
@@ -100,7 +112,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         });
     }
 
-    fn api_server(&self) {
+    fn certificates(&self) {
         let at = |name: &str| self.dir.join(name).display().to_string();
         let script = format!(
             "openssl genrsa -out {key} 2048 2>/dev/null; openssl rsa -in {key} -pubout -out {public} 2>/dev/null; \
@@ -118,14 +130,36 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
             serving = at("serving"),
         );
         run(Command::new("sh").args(["-ec", &script]));
+    }
+
+    /// Ours, as upstream's is below: no token in pods, since no controller makes what that needs.
+    fn own_api_server(&self) -> OwnApi {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let read = |name: &str| fs::read(self.dir.join(name)).unwrap();
+        let (certificate, key, ca) = (read("client.crt"), read("client.key"), Some(read("ca.crt")));
+        let mut config = pintle_testapi::config().unwrap();
+        config.kubelet_client = Some(pintle_testapi::KubeletClient { certificate, key, ca });
+        let server = runtime.block_on(async {
+            let server = pintle_testapi::Server::start(config).await.unwrap();
+            server.listen(API_PORT, &self.dir).await.unwrap();
+            server
+        });
+        let account =
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\nautomountServiceAccountToken: false\n";
+        self.create(account);
+        OwnApi { _runtime: runtime, _server: server }
+    }
+
+    fn upstream_api_server(&self, bin: &Path) {
+        let at = |name: &str| self.dir.join(name).display().to_string();
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let (client, peer) = (url(API_PORT + 1), url(API_PORT + 2));
-        let mut etcd = Command::new(self.bin.join("etcd"));
+        let mut etcd = Command::new(bin.join("etcd"));
         etcd.args(["--data-dir", &at("etcd"), "--unsafe-no-fsync", "--log-level", "error"]);
         etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer]);
         etcd.args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")]);
         self.spawn("etcd", &mut etcd);
-        let mut server = Command::new(self.bin.join("kube-apiserver"));
+        let mut server = Command::new(bin.join("kube-apiserver"));
         server.args([
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -175,10 +209,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     /// Runs kubectl with `input`; its output, or its error text.
     pub fn try_kubectl(&self, args: &[&str], input: &str) -> Result<String, String> {
         use std::io::Write;
-        let mut command = Command::new(self.bin.join("kubectl"));
+        let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("KUBECTL must name a kubectl ({e})"));
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         match output.status.success() {

@@ -343,7 +343,7 @@ pub fn deleted_while_starting(lab: &Lab) {
         let mut list = std::process::Command::new("ctr");
         list.args(["-a", &lab.socket(), "-n", "k8s.io", "containers", "ls", "-q"]);
         let empty = |dir: &std::path::Path| std::fs::read_dir(dir).is_ok_and(|mut d| d.next().is_none());
-        let group = std::env::var("PINTLE_TEST_CGROUP").unwrap();
+        let group = crate::confined::group();
         let groups = format!("find /sys/fs/cgroup -path '*/{group}/kubepods/*' -name 'pod*-*'");
         let groups = std::process::Command::new("sh").args(["-c", &groups]).output().unwrap();
         list.output().is_ok_and(|o| o.stdout.is_empty())

@@ -44,7 +44,7 @@ pub async fn bare(lab: &Lab, name: &str) -> Duration {
         hostname: name.to_owned(),
         log_directory: lab.dir.join("bare-logs").display().to_string(),
         linux: Some(cri::LinuxPodSandboxConfig {
-            cgroup_parent: format!("/{}/bare", std::env::var("PINTLE_TEST_CGROUP").unwrap()),
+            cgroup_parent: format!("/{}/bare", crate::confined::group()),
             ..cri::LinuxPodSandboxConfig::default()
         }),
         ..cri::PodSandboxConfig::default()

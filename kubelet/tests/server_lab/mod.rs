@@ -1,8 +1,8 @@
 //! A containerd of its own with one pod in the node's network, and a kubelet that knows just that pod.
 
 use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -29,35 +29,24 @@ pub struct Lab {
     pub sandbox: String,
     /// Names and ids of its containers.
     pub containers: Vec<(String, String)>,
-    daemon: Child,
-    directory: tempfile::TempDir,
+    directory: PathBuf,
 }
 
 impl Lab {
-    /// Starts everything: `containers` are name, shell script and whether it reads standard input.
+    /// Starts everything: `containers` are name, shell script and whether it reads standard input. All of it ends with
+    /// the test's namespaces.
     pub async fn start(pod_name: &str, containers: &[(&str, &str, bool)]) -> Self {
-        let directory = tempfile::Builder::new().prefix("pintle-server").tempdir_in("/tmp").unwrap();
-        let (daemon, runtime) = containerd(directory.path()).await;
-        let mut lab =
-            Self { runtime, pod: Pod::default(), sandbox: String::new(), containers: Vec::new(), daemon, directory };
+        let directory = crate::confined::dir();
+        let runtime = containerd(&directory).await;
+        let mut lab = Self { runtime, pod: Pod::default(), sandbox: String::new(), containers: Vec::new(), directory };
         lab.run(pod_name, containers).await;
         lab
-    }
-
-    /// Stops the pod and the runtime.
-    pub async fn stop(mut self) {
-        let pod_sandbox_id = self.sandbox.clone();
-        let stop = StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() };
-        self.runtime.stop_pod_sandbox(stop).await.unwrap();
-        self.runtime.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id }).await.unwrap();
-        let terminated = Command::new("kill").arg(self.daemon.id().to_string()).status().unwrap();
-        assert!(terminated.success());
-        self.daemon.wait().unwrap();
     }
 
     async fn run(&mut self, pod_name: &str, containers: &[(&str, &str, bool)]) {
         let options = NamespaceOption { network: NamespaceMode::Node as i32, ..Default::default() };
         let linux = LinuxPodSandboxConfig {
+            cgroup_parent: format!("/{}/pod", crate::confined::group()),
             security_context: Some(LinuxSandboxSecurityContext {
                 namespace_options: Some(options.clone()),
                 ..Default::default()
@@ -68,7 +57,7 @@ impl Lab {
             PodSandboxMetadata { name: pod_name.into(), uid: "uid-1".into(), namespace: "default".into(), attempt: 0 };
         let config = PodSandboxConfig {
             metadata: Some(metadata),
-            log_directory: self.directory.path().join("logs").display().to_string(),
+            log_directory: self.directory.join("logs").display().to_string(),
             linux: Some(linux),
             ..Default::default()
         };
@@ -135,13 +124,6 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
-    /// After [`Lab::stop`] there is nothing left to kill.
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-    }
-}
-
 struct OnePod {
     pod: Arc<Pod>,
     sandbox: String,
@@ -179,7 +161,8 @@ impl Host for OnePod {
     }
 }
 
-async fn containerd(directory: &Path) -> (Child, Client) {
+#[expect(clippy::zombie_processes, reason = "ended by the end of the PID namespace")]
+async fn containerd(directory: &Path) -> Client {
     let path = |name: &str| directory.join(name).display().to_string();
     let config = format!(
         r#"version = 2
@@ -205,7 +188,7 @@ state = "{state}"
     std::fs::write(path("config.toml"), config).unwrap();
     let log = std::fs::File::create(path("containerd.log")).unwrap();
     let mut command = Command::new("containerd");
-    let daemon = command.args(["--config", &path("config.toml")]).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    command.args(["--config", &path("config.toml")]).stdout(Stdio::null()).stderr(log).spawn().unwrap();
     let client = Client::new(&format!("unix://{}", path("c.sock"))).unwrap();
     let ready = async {
         while client.version(VersionRequest { version: String::new() }).await.is_err() {
@@ -222,8 +205,9 @@ state = "{state}"
     std::fs::write(path("image.tar"), archive::build(&[image]).unwrap()).unwrap();
     let mut import = Command::new("ctr");
     import.args(["-a", &path("c.sock"), "-n", "k8s.io", "images", "import", &path("image.tar")]);
-    assert!(import.output().unwrap().status.success(), "the image is imported");
-    (daemon, client)
+    let imported = import.output().unwrap();
+    assert!(imported.status.success(), "the image is not imported: {}", String::from_utf8_lossy(&imported.stderr));
+    client
 }
 
 fn busybox() -> Vec<Entry> {
