@@ -11,6 +11,7 @@
 pub mod access;
 pub mod admission;
 pub mod auth;
+pub mod backup;
 pub mod bootstrap;
 pub mod cache;
 pub mod codec;

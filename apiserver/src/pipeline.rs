@@ -119,8 +119,8 @@ where
     let stored = resource.cache.is_some() || info.verb != "create";
     let forms =
         stored && matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
-    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), forms)
-        .ok_or_else(|| not_acceptable(&info))?;
+    let accepted =
+        negotiate::accept(&parts.headers, query.get("pretty"), forms).ok_or_else(|| not_acceptable(&info))?;
     let call = Call {
         state: state.clone(),
         resource: resource.clone(),

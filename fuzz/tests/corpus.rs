@@ -9,8 +9,30 @@ use rand::{Rng, SeedableRng};
 const ROUNDS: usize = 5000;
 /// What mutations like to put in.
 const PIECES: [&str; 24] = [
-    "{", "}", "[", "]", "\"", ":", ",", "null", "-1", "1e999", "\\u0000", "\0", "$patch", "$deleteFromPrimitiveList/x", "&a", "*a", "!!", "---\n",
-    "9223372036854775808", "Ki", "notin (", "=", "\u{fffd}", "\n  ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ":",
+    ",",
+    "null",
+    "-1",
+    "1e999",
+    "\\u0000",
+    "\0",
+    "$patch",
+    "$deleteFromPrimitiveList/x",
+    "&a",
+    "*a",
+    "!!",
+    "---\n",
+    "9223372036854775808",
+    "Ki",
+    "notin (",
+    "=",
+    "\u{fffd}",
+    "\n  ",
 ];
 
 fn mutate(seed: &[u8], random: &mut StdRng) -> Vec<u8> {
@@ -36,7 +58,8 @@ fn mutate(seed: &[u8], random: &mut StdRng) -> Vec<u8> {
 fn corpus_and_mutations() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for (name, target) in pintle_fuzz::TARGETS {
-        let mut seeds: Vec<_> = std::fs::read_dir(root.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut seeds: Vec<_> =
+            std::fs::read_dir(root.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
         seeds.sort();
         assert!(!seeds.is_empty(), "{name} has no corpus");
         let mut random = StdRng::seed_from_u64(1);

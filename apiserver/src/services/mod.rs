@@ -83,9 +83,17 @@ async fn fill(
         let port = if port != 0 && known(&Claim::Port(port)) {
             port
         } else {
-            claim_port(call, new, index, port, dry_run, taken).await?
+            let at = Path::new("spec").child("ports").index(index).child("nodePort");
+            claim_port(call, new, &at, port, dry_run, taken).await?
         };
         new["spec"]["ports"][index]["nodePort"] = json!(port);
+    }
+    if plan::needs_health_port(new) {
+        let wanted = plan::health_port(new).unwrap_or(0);
+        let at = Path::new("spec").child("healthCheckNodePort");
+        if wanted == 0 || !held.contains(&Claim::Port(wanted)) {
+            new["spec"]["healthCheckNodePort"] = json!(claim_port(call, new, &at, wanted, dry_run, taken).await?);
+        }
     }
     Ok(())
 }
@@ -163,7 +171,7 @@ async fn try_address(state: &Arc<State>, service: &Value, address: IpAddr) -> Re
 async fn claim_port(
     call: &Call,
     service: &Value,
-    index: usize,
+    at: &Path,
     wanted: u16,
     dry_run: bool,
     taken: &mut Vec<Claim>,
@@ -171,7 +179,7 @@ async fn claim_port(
     let range = call.state.config.node_ports.clone();
     let refuse = |why: String| {
         let mut errors = ErrorList::new();
-        errors.invalid(&Path::new("spec").child("ports").index(index).child("nodePort"), json!(wanted), why);
+        errors.invalid(at, json!(wanted), why);
         Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
     };
     if wanted != 0 && !range.contains(&wanted) {

@@ -31,6 +31,17 @@ pub fn ports_in_need(service: &Value) -> Vec<usize> {
     if wants { (0..count).collect() } else { Vec::new() }
 }
 
+/// Wants a port on which nodes tell load balancers whether they have endpoints.
+pub fn needs_health_port(service: &Value) -> bool {
+    ty(service) == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local"
+}
+
+/// The port that it has for that.
+pub fn health_port(service: &Value) -> Option<u16> {
+    let port = service["spec"]["healthCheckNodePort"].as_u64()?;
+    u16::try_from(port).ok().filter(|port| *port != 0)
+}
+
 /// The node port of an earlier port with the same number and another protocol: they share it.
 pub fn sibling_port(service: &Value, index: usize) -> Option<u16> {
     let ports = service["spec"]["ports"].as_array()?;
@@ -56,6 +67,7 @@ pub fn claims_of(service: &Value) -> Vec<Claim> {
             claims.push(Claim::Port(port));
         }
     }
+    claims.extend(health_port(service).filter(|_| needs_health_port(service)).map(Claim::Port));
     claims
 }
 
@@ -187,6 +199,10 @@ mod tests {
         let address = Claim::Address("10.0.0.9".parse().unwrap());
         assert_eq!(claims_of(&service("ClusterIP")), std::slice::from_ref(&address));
         assert_eq!(claims_of(&service("NodePort")), [address, Claim::Port(30001)]);
+        let mut balanced = service("LoadBalancer");
+        balanced["spec"]["externalTrafficPolicy"] = json!("Local");
+        balanced["spec"]["healthCheckNodePort"] = json!(30002);
+        assert_eq!(claims_of(&balanced)[1..], [Claim::Port(30001), Claim::Port(30002)]);
         assert!(claims_of(&service("ExternalName")).is_empty());
         assert!(claims_of(&json!({"spec": {"clusterIP": "None"}})).is_empty());
     }

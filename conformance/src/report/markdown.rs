@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn figures_name_what_did_not_pass() {
         let text = figures(&Summary::new(&mixed(), None));
-        assert!(text.contains("- \\[sig-a\\] two \\<b> \\[Conformance\\]: expected \\<1>, got 2 \\| 3 more\n"), "{text}");
+        assert!(
+            text.contains("- \\[sig-a\\] two \\<b> \\[Conformance\\]: expected \\<1>, got 2 \\| 3 more\n"),
+            "{text}"
+        );
         assert!(text.contains("- \\[sig-b\\] three \\[Conformance\\]: lost\n"), "{text}");
     }
 

@@ -13,7 +13,7 @@ const OCI: &str = "application/vnd.oci.image";
 /// Writes `images.tar` into `dir`.
 pub fn write(dir: &Path) {
     let pause = dir.join("pause");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pintle/pause/pause.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lib/pause/pause.c");
     super::run(
         Command::new("cc")
             .args([

@@ -125,7 +125,7 @@ mod tests {
         );
         assert_eq!(
             faults(
-                json!({"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d"}, "storageClassName": "x"}})
+                json!({"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}, "storageClassName": "x"}})
             ),
             "s.inlineVolumeSpec.storageClassName: Forbidden: may not be specified in the context of inline volumes"
         );

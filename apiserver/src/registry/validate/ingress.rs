@@ -98,7 +98,7 @@ fn one_path(errors: &mut ErrorList, item: &Value, path: &Path) {
     let (ty, given) = (text(item, "pathType"), text(item, "path"));
     let of_path = path.child("path");
     if !has(item, "pathType") {
-        errors.required(&path.child("pathType"), "pathType must be specified");
+        return errors.required(&path.child("pathType"), "pathType must be specified");
     }
     match ty {
         "Exact" | "Prefix" => {
@@ -116,7 +116,6 @@ fn one_path(errors: &mut ErrorList, item: &Value, path: &Path) {
             errors.invalid(&of_path, given, "must be an absolute path");
         }
         "ImplementationSpecific" => {}
-        _ if !has(item, "pathType") => {}
         other => one_of(errors, &path.child("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]),
     }
     backend(errors, at(item, "backend"), &path.child("backend"));

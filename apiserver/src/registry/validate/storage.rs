@@ -211,7 +211,8 @@ fn capacity(errors: &mut ErrorList, capacity: &Value, path: &Path) {
         errors.required(path, "");
     }
     if named.len() != 1 || named[0] != "storage" {
-        let shown = if capacity.is_null() { json!({}) } else { capacity.clone() };
+        // Go prints an empty map that was never made as null.
+        let shown = if named.is_empty() { Value::Null } else { capacity.clone() };
         errors.not_supported(path, shown, &["storage"]);
     }
     if let Some(size) = storage(capacity.get("storage")) {

@@ -51,10 +51,12 @@ impl Links {
     /// The link as the client has to follow it. Links to other servers and relative ones stay as they are.
     pub fn rewrite(&self, link: &str) -> String {
         let path = match link.split_once("://") {
-            Some((scheme, rest)) if matches!(scheme, "http" | "https") => match rest.strip_prefix(self.authority.as_str()) {
-                Some(path) => path,
-                None => return link.to_owned(),
-            },
+            Some((scheme, rest)) if matches!(scheme, "http" | "https") => {
+                match rest.strip_prefix(self.authority.as_str()) {
+                    Some(path) => path,
+                    None => return link.to_owned(),
+                }
+            }
             _ if link.starts_with("//") => return link.to_owned(),
             _ => link,
         };
@@ -89,6 +91,17 @@ impl Page {
         while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
             out.extend_from_slice(&rest[..at]);
             rest = &rest[at..];
+            if let Some(raw) = self.raw
+                && !closes(rest, raw)
+            {
+                if rest.len() < raw.len() + 3 {
+                    self.pending = rest.to_vec();
+                    return out.into();
+                }
+                out.push(b'<');
+                rest = &rest[1..];
+                continue;
+            }
             let Some(end) = markup_end(rest) else {
                 if rest.len() < LONGEST_TAG {
                     self.pending = rest.to_vec();
@@ -113,17 +126,15 @@ impl Page {
     fn markup(&mut self, tag: &[u8], out: &mut Vec<u8>) {
         let closing = tag.get(1) == Some(&b'/');
         let name = element(&tag[1 + usize::from(closing)..]);
-        if let Some(raw) = self.raw {
-            if closing && name == raw {
-                self.raw = None;
-            }
+        if self.raw.take().is_some() {
             return out.extend_from_slice(tag);
         }
         if closing || name.is_empty() {
             return out.extend_from_slice(tag);
         }
         self.raw = RAW.into_iter().find(|raw| *raw == name);
-        let known = |attribute: &str| LINKS.iter().any(|(element, links)| *element == name && links.contains(&attribute));
+        let known =
+            |attribute: &str| LINKS.iter().any(|(element, links)| *element == name && links.contains(&attribute));
         let mut at = 1 + name.len();
         out.extend_from_slice(&tag[..at]);
         while at < tag.len() {
@@ -142,6 +153,11 @@ impl Page {
             at = value.1;
         }
     }
+}
+
+/// The tag that ends the element begins here.
+fn closes(rest: &[u8], raw: &str) -> bool {
+    rest.strip_prefix(b"</").is_some_and(|rest| rest.len() > raw.len() && element(rest) == raw)
 }
 
 type Span = (usize, usize);

@@ -72,13 +72,15 @@ async fn kills_lose_nothing_that_was_acknowledged_or_seen() {
 async fn relaxed_revisions_are_given_once() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut latest = 0;
+    let mut written = false;
     for round in 0..6 {
         let mut acknowledged = Acknowledged::new();
         let told = run_and_kill(dir.path(), round * 2, &mut acknowledged, Durability::Relaxed);
         assert!(told.opened >= latest, "round {round}: opened at {}, {latest} was given before", told.opened);
         latest = acknowledged.values().map(|(revision, _)| *revision).chain(told.seen).max().unwrap_or(latest);
-        assert!(latest > told.opened, "the writer hardly ran");
+        written |= latest > told.opened;
     }
+    assert!(written, "the writer hardly ran");
 }
 
 /// One write of each writer may have arrived without having been acknowledged; nothing may have gone back.

@@ -29,7 +29,9 @@ pub struct Envelope<'a> {
 /// Takes the envelope off.
 pub fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     let Some(body) = bytes.strip_prefix(&MAGIC) else {
-        return Err(DecodeError::Syntax("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned()));
+        return Err(DecodeError::Syntax(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned(),
+        ));
     };
     let mut envelope = Envelope::default();
     let mut reader = Reader::new(body);
