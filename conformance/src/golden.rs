@@ -132,7 +132,7 @@ impl Sample {
     }
 
     fn check(&self) -> [(&'static str, Outcome); 3] {
-        let value = self.from_json();
+        let value = self.of_json();
         let on_value = |check: fn(&Self, &Value) -> Outcome| {
             value.as_ref().map_err(String::clone).and_then(|value| check(self, value))
         };
@@ -143,7 +143,7 @@ impl Sample {
         ]
     }
 
-    fn from_json(&self) -> Result<Value, String> {
+    fn of_json(&self) -> Result<Value, String> {
         let given = self.given("json")?;
         let meta = json::type_meta(&given).map_err(|error| error.to_string())?;
         let (group, version) = meta.group_version();

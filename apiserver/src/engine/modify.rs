@@ -131,7 +131,8 @@ async fn attempt(
     let deletes = deletes_now(call, &new);
     let unchanged = same(&new, &old.value);
     meta::set(&mut new, "resourceVersion", Value::Null);
-    if unchanged && !deletes && !(old.stale && !dry_run) {
+    let rewritten = old.stale && !dry_run;
+    if unchanged && !deletes && !rewritten {
         return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
     }
     let bytes = codec::store(call.state.schema, &mut new);

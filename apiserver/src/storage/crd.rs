@@ -16,7 +16,7 @@ pub fn to_v1(object: &mut Value) {
     object["apiVersion"] = "apiextensions.k8s.io/v1".into();
     let Some(spec) = object["spec"].as_object_mut() else { return };
     let name = spec.remove("version");
-    if !spec.get("versions").is_some_and(|versions| versions.as_array().is_some_and(|all| !all.is_empty())) {
+    if spec.get("versions").is_none_or(|versions| versions.as_array().is_none_or(|all| all.is_empty())) {
         let name = name.unwrap_or_default();
         spec.insert("versions".into(), serde_json::json!([{"name": name, "served": true, "storage": true}]));
     }

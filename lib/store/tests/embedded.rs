@@ -167,7 +167,7 @@ async fn space_comes_back_after_deletions_and_nothing_else_does() {
     };
     in_parallel((0..6000).map(create)).await;
     assert!(store.size().await.expect("size") > 24 << 20);
-    let kept = |i: &u32| i % 20 == 0;
+    let kept = |i: &u32| i.is_multiple_of(20);
     let delete = |i: u32| {
         let store = store.clone();
         async move {

@@ -134,7 +134,7 @@ fn setters(pod: bool, names: &Names<'_>) -> Option<String> {
     }
 }
 
-fn texts<'a>(list: &'a Value) -> impl Iterator<Item = &'a str> {
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 

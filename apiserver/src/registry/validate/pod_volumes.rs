@@ -56,10 +56,8 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
         "secret" | "configMap" => files(errors, source, path),
         "downwardAPI" => downward(errors, source, path),
         "projected" => super::projected::volume(errors, source, path),
-        "emptyDir" => {
-            if super::resources::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) {
-                errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
-            }
+        "emptyDir" if super::resources::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) => {
+            errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
         "ephemeral" => {
             let path = path.child("volumeClaimTemplate");

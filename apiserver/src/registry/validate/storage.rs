@@ -3,7 +3,7 @@
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{label_selector, one_of, unchanged};
 use crate::registry::Context;

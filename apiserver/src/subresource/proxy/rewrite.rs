@@ -51,12 +51,10 @@ impl Links {
     /// The link as the client has to follow it. Links to other servers and relative ones stay as they are.
     pub fn rewrite(&self, link: &str) -> String {
         let path = match link.split_once("://") {
-            Some((scheme, rest)) if matches!(scheme, "http" | "https") => {
-                match rest.strip_prefix(self.authority.as_str()) {
-                    Some(path) => path,
-                    None => return link.to_owned(),
-                }
-            }
+            Some(("http" | "https", rest)) => match rest.strip_prefix(self.authority.as_str()) {
+                Some(path) => path,
+                None => return link.to_owned(),
+            },
             _ if link.starts_with("//") => return link.to_owned(),
             _ => link,
         };

@@ -129,11 +129,12 @@ impl Evaluator {
 
     /// True if a write of that sort is charged.
     pub fn charges(&self, create: bool, subresource: &str) -> bool {
-        match (self, create, subresource) {
-            (_, true, "") | (Self::Pods, false, "resize") => true,
-            (Self::Services | Self::Claims | Self::ResourceClaims, false, "") => true,
-            _ => false,
-        }
+        matches!(
+            (self, create, subresource),
+            (_, true, "")
+                | (Self::Pods, false, "resize")
+                | (Self::Services | Self::Claims | Self::ResourceClaims, false, "")
+        )
     }
 }
 
