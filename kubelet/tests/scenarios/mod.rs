@@ -70,8 +70,7 @@ pub fn runs_and_ends(lab: &Lab) {
 pub fn environment_and_volumes(lab: &Lab) {
     lab.create(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {k: v, other: w}\n---\n\
-         apiVersion: v1\nkind: Secret\nmetadata: {name: sec}\nstringData: {pass: hidden}\n---\n\
-         apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\n",
+         apiVersion: v1\nkind: Secret\nmetadata: {name: sec}\nstringData: {pass: hidden}\n",
     );
     let volumes = "serviceAccountName: default\n  securityContext: {fsGroup: 77}\n  volumes:\n  - {name: e, emptyDir: {}}\n  \
         - {name: m, emptyDir: {medium: Memory, sizeLimit: 1Mi}}\n  - {name: cm, configMap: {name: cm}}\n  \
