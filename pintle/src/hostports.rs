@@ -8,6 +8,8 @@ use serde_json::Value;
 const PREFIX: &str = "CNI-HOSTPORT-";
 /// The chain that leads to the pods' own chains; nothing in it means that no host port is in use.
 const USED: &str = "-A CNI-HOSTPORT-DNAT ";
+/// How the plugin marks what it made for a pod of our network: a pod that was still being set up leaves it behind.
+const OWN: &str = r#"dnat name: \"pintle\""#;
 /// Chains of iptables' table `nat`.
 const BASE: [&str; 4] = ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"];
 
@@ -35,15 +37,25 @@ pub async fn remove_unused() {
     }
 }
 
-/// The commands that remove the chains, given the table's rules; none if there are no chains or they are in use.
+/// The commands that remove our pods' chains and, unless others use them, the shared ones, given the table's rules.
 fn removal(rules: &str) -> Vec<Vec<String>> {
     let chains: Vec<&str> =
         rules.lines().filter_map(|l| l.strip_prefix("-N ")).filter(|c| c.starts_with(PREFIX)).collect();
-    if chains.is_empty() || rules.lines().any(|line| line.starts_with(USED)) {
+    if chains.is_empty() {
         return Vec::new();
     }
     let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let mut commands = Vec::new();
+    let used: Vec<&str> = rules.lines().filter(|line| line.starts_with(USED)).collect();
+    let own: Vec<usize> = (0..used.len()).filter(|index| used[*index].contains(OWN)).collect();
+    let mut commands: Vec<Vec<String>> =
+        own.iter().rev().map(|index| command(&["-D", "CNI-HOSTPORT-DNAT", &(index + 1).to_string()])).collect();
+    let pods = own.iter().filter_map(|index| used[*index].rsplit_once("-j ").map(|(_, chain)| chain.trim()));
+    for chain in pods {
+        commands.extend([command(&["-F", chain]), command(&["-X", chain])]);
+    }
+    if own.len() < used.len() {
+        return commands;
+    }
     for base in BASE {
         let prefix = format!("-A {base} ");
         let calls = rules.lines().filter(|line| line.starts_with(&prefix)).enumerate();
@@ -90,6 +102,13 @@ mod tests {
         ];
         assert_eq!(commands, expected);
         assert!(removal(&format!("{LEFT}-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-1\n")).is_empty());
+        let other = "-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-1\n";
+        let own = r#"-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"pintle\" id: \"c\"" -j CNI-DN-2"#;
+        let shown = |rules: String| removal(&rules).iter().map(|command| command.join(" ")).collect::<Vec<_>>();
+        let pod = ["-D CNI-HOSTPORT-DNAT 2", "-F CNI-DN-2", "-X CNI-DN-2"];
+        assert_eq!(shown(format!("{LEFT}{other}{own}\n")), pod);
+        assert_eq!(shown(format!("{LEFT}{own}\n"))[..3], ["-D CNI-HOSTPORT-DNAT 1", "-F CNI-DN-2", "-X CNI-DN-2"]);
+        assert!(shown(format!("{LEFT}{own}\n")).contains(&"-X CNI-HOSTPORT-DNAT".to_owned()));
         assert!(removal("-P PREROUTING ACCEPT\n-N OTHER\n").is_empty());
     }
 
