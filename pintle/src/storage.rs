@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use futures::AsyncReadExt;
-use pintle_apiserver::storage::{decoded, resource_of, upstream_form};
+use pintle_apiserver::storage::{decoder, resource_of, upstream_form};
 use pintle_store::embedded::{Durability, Embedded};
 use pintle_store::encryption::Encrypted;
 use pintle_store::etcd::{self, Etcd};
@@ -120,7 +120,7 @@ pub fn open(paths: &Paths, args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
         Some(path) => encrypted(base, path, args, if renamed { &prefix } else { &ours })?,
         None => base,
     };
-    let base = if renamed { Arc::new(Renamed::new(base, &ours, &prefix)) } else { base };
+    let base = if renamed { Arc::new(Renamed::under(base, &ours, &prefix)) } else { base };
     Ok(if on_etcd { upstream_form(base) } else { base })
 }
 
@@ -200,7 +200,8 @@ pub async fn snapshot(command: SnapshotCommand) -> anyhow::Result<()> {
             if etcd.etcd_servers.is_empty() {
                 let paths = Paths::new(&data.data_dir)?;
                 paths.create()?;
-                let copy = copy.map_values(|key, value| decoded(key, &value))?;
+                let decode = decoder();
+                let copy = copy.map_values(|key, value| decode(key, &value))?;
                 Embedded::restore(paths.store(), &copy, bump_revision)?;
                 println!("restored {} keys into {}", copy.keys(), paths.store().display());
                 return Ok(());
@@ -324,15 +325,15 @@ impl Target {
 
 /// Values are brought into the form that the target's servers expect. What is encrypted stays so.
 async fn copy_into(copy: &Snapshot, target: &Target) -> anyhow::Result<()> {
+    let decode = decoder();
+    let copy = copy.map_values(|key, value| decode(key, &value))?;
     match target {
         Target::Embedded(dir) => {
-            let copy = copy.map_values(|key, value| decoded(key, &value))?;
             Embedded::restore(dir, &copy, BUMP)?;
             println!("{} keys are in {}, at revision {}", copy.keys(), dir.display(), copy.revision() + BUMP);
         }
         Target::Etcd(args) => {
-            let etcd = Renamed::new(Arc::new(open_etcd(args)?), &format!("{PREFIX}/"), &prefix_of(args));
-            let copy = copy.map_values(|key, value| decoded(key, &value))?;
+            let etcd = Renamed::under(Arc::new(open_etcd(args)?), &format!("{PREFIX}/"), &prefix_of(args));
             let copied = pintle_store::copy::copy(&copy, &format!("{PREFIX}/"), upstream_form(Arc::new(etcd))).await?;
             println!("{} keys are in etcd, at revision {}", copied.keys, copied.revision);
         }

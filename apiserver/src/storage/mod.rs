@@ -7,18 +7,16 @@
 mod crd;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
 use parking_lot::Mutex;
 use pintle_machinery::codec::{TypeMeta, protobuf};
 use pintle_machinery::schema::Schema;
-use pintle_store::{Error, KeyValue, ListOptions, Listing, Result, Revision, Store, Watch, WatchEvent};
+use pintle_store::mapped::{Mapped, Mapping};
+use pintle_store::{Error, KeyValue, Result, Revision, Store};
 use serde_json::Value;
 
 use crate::codec;
@@ -83,22 +81,16 @@ pub fn resource_of() -> pintle_store::encryption::ResourceOf {
 
 /// A store for this server whose values are kept in `inner` in upstream's form.
 pub fn upstream_form(inner: Arc<dyn Store>) -> Arc<dyn Store> {
-    let form = Shared { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() };
-    Arc::new(UpstreamForm { inner, shared: Arc::new(form) })
+    Arc::new(Mapped::new(inner, UpstreamForm::new()))
 }
 
-/// A stored value of either form in this server's form.
-pub fn decoded(key: &str, value: &Bytes) -> Result<Bytes> {
-    let form = Shared { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() };
-    Ok(form.decode(key, value)?.0)
+/// Reads stored values of either form: by key and value, in this server's form.
+pub fn decoder() -> impl Fn(&str, &Bytes) -> Result<Bytes> {
+    let form = UpstreamForm::new();
+    move |key, value| Ok(form.decode(key, value)?.0)
 }
 
 struct UpstreamForm {
-    inner: Arc<dyn Store>,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     schema: &'static Schema,
     forms: Forms,
     recent: Mutex<Recent>,
@@ -123,7 +115,11 @@ impl Recent {
     }
 }
 
-impl Shared {
+impl UpstreamForm {
+    fn new() -> Self {
+        Self { schema: pintle_api::schema(), forms: Forms::built_in(), recent: Mutex::default() }
+    }
+
     /// This server's form into upstream's. What is no object stays as it is.
     fn encode(&self, value: &Bytes) -> Result<Bytes> {
         if value.first() != Some(&b'{') {
@@ -165,111 +161,41 @@ impl Shared {
         codec::normalize(self.schema, &mut object);
         Ok((codec::serialize(self.schema, &object).into(), old))
     }
+}
 
-    fn decoded(&self, mut kv: KeyValue) -> Result<KeyValue> {
+#[async_trait]
+impl Mapping for UpstreamForm {
+    async fn value_there(&self, _key: &str, value: &Bytes) -> Result<Bytes> {
+        self.encode(value)
+    }
+
+    async fn value_here(&self, mut kv: KeyValue) -> Result<KeyValue> {
         let (value, stale) = self.decode(&kv.key, &kv.value)?;
         kv.value = value;
         kv.stale |= stale;
         Ok(kv)
     }
 
-    /// One value that can't be read must not keep all others from being listed: it stays as it is stored.
-    fn decoded_or_kept(&self, kv: KeyValue) -> KeyValue {
-        match self.decoded(kv.clone()) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                tracing::error!(%error, "stored value can not be read");
-                kv
-            }
-        }
-    }
-
-    fn event(&self, event: WatchEvent) -> WatchEvent {
-        let WatchEvent::Put(mut kv) = event else { return event };
+    async fn watched(&self, mut kv: KeyValue) -> Result<KeyValue> {
         let own = self.recent.lock().values.remove(&kv.mod_revision);
         match own {
             Some(value) => {
                 kv.value = value;
-                WatchEvent::Put(kv)
+                Ok(kv)
             }
-            None => WatchEvent::Put(self.decoded_or_kept(kv)),
+            None => self.value_here(kv).await,
         }
     }
 
-    fn answered(&self, result: Result<Revision>, value: Bytes) -> Result<Revision> {
-        match result {
-            Ok(revision) => {
-                self.recent.lock().add(revision, value);
-                Ok(revision)
-            }
-            Err(Error::Conflict { current: Some(kv) }) => Err(Error::Conflict { current: Some(self.decoded(kv)?) }),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-#[async_trait]
-impl Store for UpstreamForm {
-    async fn get(&self, key: &str) -> Result<Option<KeyValue>> {
-        self.inner.get(key).await?.map(|kv| self.shared.decoded(kv)).transpose()
-    }
-
-    async fn list(&self, options: ListOptions) -> Result<Listing> {
-        let mut listing = self.inner.list(options).await?;
-        listing.items = listing.items.into_iter().map(|kv| self.shared.decoded_or_kept(kv)).collect();
-        Ok(listing)
-    }
-
-    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
-        let written = self.inner.create(key, self.shared.encode(&value)?, ttl).await;
-        self.shared.answered(written, value)
-    }
-
-    async fn update(&self, key: &str, value: Bytes, expected: Revision, ttl: Option<Duration>) -> Result<Revision> {
-        let written = self.inner.update(key, self.shared.encode(&value)?, expected, ttl).await;
-        self.shared.answered(written, value)
-    }
-
-    async fn delete(&self, key: &str, expected: Revision) -> Result<Revision> {
-        match self.inner.delete(key, expected).await {
-            Err(Error::Conflict { current: Some(kv) }) => {
-                Err(Error::Conflict { current: Some(self.shared.decoded(kv)?) })
-            }
-            other => other,
-        }
-    }
-
-    async fn watch(&self, prefix: &str, from: Revision) -> Result<Watch> {
-        let shared = self.shared.clone();
-        let changes = self.inner.watch(prefix, from).await?;
-        Ok(Watch::new(changes.map(move |event| event.map(|event| shared.event(event)))))
-    }
-
-    async fn request_progress(&self) -> Result<()> {
-        self.inner.request_progress().await
-    }
-
-    async fn current_revision(&self) -> Result<Revision> {
-        self.inner.current_revision().await
-    }
-
-    async fn compact(&self, revision: Revision) -> Result<()> {
-        self.inner.compact(revision).await
-    }
-
-    async fn size(&self) -> Result<u64> {
-        self.inner.size().await
-    }
-
-    /// The copy has the values as they are stored.
-    async fn snapshot(&self, writer: &mut (dyn io::Write + Send)) -> Result<Revision> {
-        self.inner.snapshot(writer).await
+    fn written(&self, revision: Revision, value: Bytes) {
+        self.recent.lock().add(revision, value);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use pintle_store::memory::Memory;
+    use pintle_store::{ListOptions, WatchEvent};
     use serde_json::json;
 
     use super::*;

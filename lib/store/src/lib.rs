@@ -3,7 +3,7 @@
 //! A store is an ordered map from keys to values in which every write has a revision of its own. The API server keeps its
 //! objects in it and follows it with watches. [`Store`] is the contract; [`memory::Memory`] is the model that says in few
 //! lines what the contract means; [`embedded::Embedded`] keeps the same state on disk, [`etcd::Etcd`] in etcd.
-//! [`encryption::Encrypted`] and [`renamed::Renamed`] are stores on top of another one.
+//! [`mapped::Mapped`] is a store on top of another one: [`encryption::Encrypted`], [`renamed::Renamed`].
 //!
 //! Invariants, checked by the same tests on every engine (`tests/contract.rs`):
 //! - revisions are strictly increasing, one a write (a deletion and an expiry are writes), and survive a restart;
@@ -19,6 +19,7 @@ mod error;
 pub mod etcd;
 mod grpc;
 mod history;
+pub mod mapped;
 pub mod memory;
 mod messages;
 pub mod renamed;

@@ -1,135 +1,54 @@
-//! A store whose keys are kept under another prefix in another store.
+//! Keys that are kept under another prefix.
 
-use std::io;
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures::StreamExt;
+use crate::contract::Store;
+use crate::mapped::{Mapped, Mapping};
 
-use crate::contract::{KeyValue, ListOptions, Listing, Revision, Store, WatchEvent};
-use crate::error::{Error, Result};
-use crate::watch::Watch;
+/// A store in which keys under one prefix are kept under another one.
+pub type Renamed = Mapped<Names>;
 
-/// Keys under `ours` here are keys under `theirs` there.
-pub struct Renamed {
-    inner: Arc<dyn Store>,
-    names: Arc<Names>,
-}
-
-struct Names {
-    ours: String,
-    theirs: String,
-}
-
-impl Names {
-    fn there(&self, key: &str) -> String {
-        exchange(key, &self.ours, &self.theirs)
-    }
-
-    fn here(&self, key: &str) -> String {
-        exchange(key, &self.theirs, &self.ours)
-    }
-
-    fn kv(&self, mut kv: KeyValue) -> KeyValue {
-        kv.key = self.here(&kv.key);
-        kv
-    }
-
-    fn error(&self, error: Error) -> Error {
-        match error {
-            Error::Exists { key } => Error::Exists { key: self.here(&key) },
-            Error::Conflict { current } => Error::Conflict { current: current.map(|kv| self.kv(kv)) },
-            other => other,
-        }
-    }
-}
-
-fn exchange(key: &str, from: &str, to: &str) -> String {
-    match key.strip_prefix(from) {
-        Some(rest) => format!("{to}{rest}"),
-        None => key.to_owned(),
-    }
+/// The two prefixes.
+pub struct Names {
+    here: String,
+    there: String,
 }
 
 impl Renamed {
-    /// Both prefixes end in a slash.
-    pub fn new(inner: Arc<dyn Store>, ours: &str, theirs: &str) -> Self {
-        Self { inner, names: Arc::new(Names { ours: ours.into(), theirs: theirs.into() }) }
+    /// Keys under `here` are kept under `there`. Both end in a slash.
+    pub fn under(inner: Arc<dyn Store>, here: &str, there: &str) -> Self {
+        Self::new(inner, Names { here: here.into(), there: there.into() })
     }
 }
 
-#[async_trait]
-impl Store for Renamed {
-    async fn get(&self, key: &str) -> Result<Option<KeyValue>> {
-        Ok(self.inner.get(&self.names.there(key)).await?.map(|kv| self.names.kv(kv)))
+impl Mapping for Names {
+    fn key_there<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        match key.strip_prefix(&self.here) {
+            Some(rest) => format!("{}{rest}", self.there).into(),
+            None => key.into(),
+        }
     }
 
-    async fn list(&self, options: ListOptions) -> Result<Listing> {
-        let start_after = options.start_after.map(|key| self.names.there(&key));
-        let options = ListOptions { prefix: self.names.there(&options.prefix), start_after, limit: options.limit };
-        let mut listing = self.inner.list(options).await?;
-        listing.items = listing.items.into_iter().map(|kv| self.names.kv(kv)).collect();
-        Ok(listing)
-    }
-
-    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
-        self.inner.create(&self.names.there(key), value, ttl).await.map_err(|error| self.names.error(error))
-    }
-
-    async fn update(&self, key: &str, value: Bytes, expected: Revision, ttl: Option<Duration>) -> Result<Revision> {
-        let result = self.inner.update(&self.names.there(key), value, expected, ttl).await;
-        result.map_err(|error| self.names.error(error))
-    }
-
-    async fn delete(&self, key: &str, expected: Revision) -> Result<Revision> {
-        self.inner.delete(&self.names.there(key), expected).await.map_err(|error| self.names.error(error))
-    }
-
-    async fn watch(&self, prefix: &str, from: Revision) -> Result<Watch> {
-        let names = self.names.clone();
-        let changes = self.inner.watch(&self.names.there(prefix), from).await?;
-        Ok(Watch::new(changes.map(move |event| {
-            event.map(|event| match event {
-                WatchEvent::Put(kv) => WatchEvent::Put(names.kv(kv)),
-                WatchEvent::Delete { key, revision } => WatchEvent::Delete { key: names.here(&key), revision },
-                progress => progress,
-            })
-        })))
-    }
-
-    async fn request_progress(&self) -> Result<()> {
-        self.inner.request_progress().await
-    }
-
-    async fn current_revision(&self) -> Result<Revision> {
-        self.inner.current_revision().await
-    }
-
-    async fn compact(&self, revision: Revision) -> Result<()> {
-        self.inner.compact(revision).await
-    }
-
-    async fn size(&self) -> Result<u64> {
-        self.inner.size().await
-    }
-
-    /// The copy has the keys as they are there.
-    async fn snapshot(&self, writer: &mut (dyn io::Write + Send)) -> Result<Revision> {
-        self.inner.snapshot(writer).await
+    fn key_here(&self, key: String) -> String {
+        match key.strip_prefix(&self.there) {
+            Some(rest) => format!("{}{rest}", self.here),
+            None => key,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{ListOptions, WatchEvent};
+    use crate::error::Error;
     use crate::memory::Memory;
 
     #[tokio::test]
     async fn keys_are_renamed_both_ways() {
         let inner = Arc::new(Memory::default());
-        let store = Renamed::new(inner.clone(), "/registry/", "/other/place/");
+        let store = Renamed::under(inner.clone(), "/registry/", "/other/place/");
         let mut watch = store.watch("/registry/", 1).await.expect("watch");
         let revision = store.create("/registry/a/b", "x".into(), None).await.expect("create");
         assert!(inner.get("/other/place/a/b").await.expect("get").is_some());

@@ -11,19 +11,17 @@ mod kms;
 #[cfg(test)]
 mod plugin;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
 use parking_lot::RwLock;
 
-use crate::contract::{KeyValue, ListOptions, Listing, Revision, Store, WatchEvent};
+use crate::contract::{KeyValue, Store};
 use crate::error::{Error, Result};
-use crate::watch::Watch;
+use crate::mapped::{Mapped, Mapping};
 use ciphers::{Algorithm, Cipher};
 use kms::Kms;
 
@@ -129,78 +127,58 @@ fn matches(pattern: &str, resource: &str) -> bool {
 }
 
 /// A store whose values are encrypted in another store.
-pub struct Encrypted {
-    inner: Arc<dyn Store>,
-    shared: Arc<Shared>,
+pub type Encrypted = Mapped<Encryption>;
+
+/// How values are encrypted.
+pub struct Encryption {
+    rules: Arc<RwLock<Arc<Rules>>>,
+    resource_of: ResourceOf,
     reloading: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// What watches use too.
-struct Shared {
-    rules: RwLock<Arc<Rules>>,
-    resource_of: ResourceOf,
-}
-
-impl Shared {
+impl Encryption {
     fn rules(&self) -> Arc<Rules> {
         self.rules.read().clone()
     }
+}
 
-    async fn seal(&self, key: &str, value: Bytes) -> Result<Bytes> {
-        self.rules().seal((self.resource_of)(key).as_deref(), key, value).await
+#[async_trait]
+impl Mapping for Encryption {
+    async fn value_there(&self, key: &str, value: &Bytes) -> Result<Bytes> {
+        self.rules().seal((self.resource_of)(key).as_deref(), key, value.clone()).await
     }
 
-    async fn open(&self, mut kv: KeyValue) -> Result<KeyValue> {
+    async fn value_here(&self, mut kv: KeyValue) -> Result<KeyValue> {
         let (value, stale) = self.rules().open((self.resource_of)(&kv.key).as_deref(), &kv.key, &kv.value).await?;
         kv.value = value;
         kv.stale |= stale;
         Ok(kv)
     }
-
-    /// One value that can't be read must not keep all others from being listed: it stays as it is stored.
-    async fn open_or_keep(&self, kv: KeyValue) -> KeyValue {
-        match self.open(kv.clone()).await {
-            Ok(opened) => opened,
-            Err(error) => {
-                tracing::error!(key = kv.key, %error, "stored value can not be read");
-                kv
-            }
-        }
-    }
-
-    async fn opened<T>(&self, result: Result<T>) -> Result<T> {
-        match result {
-            Err(Error::Conflict { current: Some(kv) }) => Err(Error::Conflict { current: Some(self.open(kv).await?) }),
-            other => other,
-        }
-    }
 }
 
 impl Encrypted {
     /// Encrypts as the text of a configuration says.
-    pub fn new(inner: Arc<dyn Store>, text: &str, resource_of: ResourceOf) -> Result<Self> {
-        let rules = RwLock::new(Arc::new(Rules::parse(text)?));
-        Ok(Self { inner, shared: Arc::new(Shared { rules, resource_of }), reloading: None })
+    pub fn from_text(inner: Arc<dyn Store>, text: &str, resource_of: ResourceOf) -> Result<Self> {
+        let rules = Arc::new(RwLock::new(Arc::new(Rules::parse(text)?)));
+        Ok(Self::new(inner, Encryption { rules, resource_of, reloading: None }))
     }
 
     /// Encrypts as a file says; `reload`: also as it says later.
     pub fn from_file(inner: Arc<dyn Store>, path: &Path, reload: bool, resource_of: ResourceOf) -> Result<Self> {
         let text = read(path)?;
-        let mut store = Self::new(inner, &text, resource_of)?;
-        if reload {
-            store.reloading = Some(tokio::spawn(follow(store.shared.clone(), path.to_owned(), text)));
-        }
-        Ok(store)
+        let rules = Arc::new(RwLock::new(Arc::new(Rules::parse(&text)?)));
+        let reloading = reload.then(|| tokio::spawn(follow(rules.clone(), path.to_owned(), text)));
+        Ok(Self::new(inner, Encryption { rules, resource_of, reloading }))
     }
 
     /// Encrypts from now on as another configuration says. An error leaves the old one in force.
     pub fn reload(&self, text: &str) -> Result<()> {
-        *self.shared.rules.write() = Arc::new(Rules::parse(text)?);
+        *self.mapping.rules.write() = Arc::new(Rules::parse(text)?);
         Ok(())
     }
 }
 
-impl Drop for Encrypted {
+impl Drop for Encryption {
     fn drop(&mut self) {
         if let Some(task) = &self.reloading {
             task.abort();
@@ -213,7 +191,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// Takes up what a file says whenever that changes.
-async fn follow(shared: Arc<Shared>, path: PathBuf, mut current: String) {
+async fn follow(shared: Arc<RwLock<Arc<Rules>>>, path: PathBuf, mut current: String) {
     loop {
         tokio::time::sleep(LOOK).await;
         let Ok(text) = read(&path) else { continue };
@@ -222,7 +200,7 @@ async fn follow(shared: Arc<Shared>, path: PathBuf, mut current: String) {
         }
         match Rules::parse(&text) {
             Ok(rules) => {
-                *shared.rules.write() = Arc::new(rules);
+                *shared.write() = Arc::new(rules);
                 tracing::info!(path = %path.display(), "encryption configuration reloaded");
             }
             Err(error) => tracing::error!(%error, "encryption configuration is not valid, the old one stays"),
@@ -231,77 +209,10 @@ async fn follow(shared: Arc<Shared>, path: PathBuf, mut current: String) {
     }
 }
 
-#[async_trait]
-impl Store for Encrypted {
-    async fn get(&self, key: &str) -> Result<Option<KeyValue>> {
-        match self.inner.get(key).await? {
-            Some(kv) => self.shared.open(kv).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn list(&self, options: ListOptions) -> Result<Listing> {
-        let mut listing = self.inner.list(options).await?;
-        let mut items = Vec::with_capacity(listing.items.len());
-        for kv in listing.items {
-            items.push(self.shared.open_or_keep(kv).await);
-        }
-        listing.items = items;
-        Ok(listing)
-    }
-
-    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
-        self.inner.create(key, self.shared.seal(key, value).await?, ttl).await
-    }
-
-    async fn update(&self, key: &str, value: Bytes, expected: Revision, ttl: Option<Duration>) -> Result<Revision> {
-        let sealed = self.shared.seal(key, value).await?;
-        self.shared.opened(self.inner.update(key, sealed, expected, ttl).await).await
-    }
-
-    async fn delete(&self, key: &str, expected: Revision) -> Result<Revision> {
-        self.shared.opened(self.inner.delete(key, expected).await).await
-    }
-
-    async fn watch(&self, prefix: &str, from: Revision) -> Result<Watch> {
-        let shared = self.shared.clone();
-        let changes = self.inner.watch(prefix, from).await?;
-        Ok(Watch::new(changes.then(move |event| {
-            let shared = shared.clone();
-            async move {
-                match event? {
-                    WatchEvent::Put(kv) => Ok(WatchEvent::Put(shared.open_or_keep(kv).await)),
-                    other => Ok(other),
-                }
-            }
-        })))
-    }
-
-    async fn request_progress(&self) -> Result<()> {
-        self.inner.request_progress().await
-    }
-
-    async fn current_revision(&self) -> Result<Revision> {
-        self.inner.current_revision().await
-    }
-
-    async fn compact(&self, revision: Revision) -> Result<()> {
-        self.inner.compact(revision).await
-    }
-
-    async fn size(&self) -> Result<u64> {
-        self.inner.size().await
-    }
-
-    /// The copy has the values as they are stored: encrypted.
-    async fn snapshot(&self, writer: &mut (dyn io::Write + Send)) -> Result<Revision> {
-        self.inner.snapshot(writer).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{ListOptions, Listing, WatchEvent};
     use crate::memory::Memory;
 
     const ONE: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -341,7 +252,8 @@ mod tests {
     #[tokio::test]
     async fn keys_rotate_and_old_values_stay_readable() {
         let memory = Arc::new(Memory::default());
-        let store = Encrypted::new(memory.clone(), &file("{identity: {}}"), resource_of()).expect("configuration");
+        let store =
+            Encrypted::from_text(memory.clone(), &file("{identity: {}}"), resource_of()).expect("configuration");
         store.create("/registry/secrets/plain", "p".into(), None).await.expect("create");
         let steps = [("aescbc", ONE), ("aesgcm", ONE), ("secretbox", TWO), ("aescbc", TWO)];
         let mut providers = vec!["{identity: {}}".to_owned()];
@@ -373,7 +285,7 @@ mod tests {
     async fn values_that_can_not_be_read_are_an_error_and_hide_no_others() {
         let memory = Arc::new(Memory::default());
         let secret = key("aesgcm", "k", ONE);
-        let store = Encrypted::new(memory.clone(), &file(&secret), resource_of()).expect("configuration");
+        let store = Encrypted::from_text(memory.clone(), &file(&secret), resource_of()).expect("configuration");
         let mut watch = store.watch("/", 1).await.expect("watch");
         store.create("/registry/secrets/a", "x".into(), None).await.expect("create");
         let Some(Ok(WatchEvent::Put(kv))) = watch.recv().await else { panic!("put") };
@@ -398,7 +310,7 @@ mod tests {
         let kms =
             format!("{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: 2s}}}}", socket.display());
         let memory = Arc::new(Memory::default());
-        let store = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        let store = Encrypted::from_text(memory.clone(), &file(&kms), resource_of()).expect("configuration");
         for i in 0..20 {
             store.create(&format!("/registry/secrets/{i:02}"), "hidden".into(), None).await.expect("create");
         }
@@ -411,11 +323,11 @@ mod tests {
         assert_eq!(plugin.calls(), 1, "one seed for all writes, known for all reads");
 
         // Another process, to which the plugin's key is new; then the key is another one.
-        let second = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        let second = Encrypted::from_text(memory.clone(), &file(&kms), resource_of()).expect("configuration");
         assert_eq!(all(second.list(options()).await.expect("list")), wanted);
         assert_eq!(plugin.calls(), 3, "one seed to read, one to write");
         plugin.rotate();
-        let third = Encrypted::new(memory.clone(), &file(&kms), resource_of()).expect("configuration");
+        let third = Encrypted::from_text(memory.clone(), &file(&kms), resource_of()).expect("configuration");
         let kv = third.get("/registry/secrets/00").await.expect("get").expect("there");
         assert!(kv.stale && kv.value == "hidden", "encrypted under the key before");
         third.update(&kv.key, kv.value, kv.mod_revision, None).await.expect("update");
@@ -423,7 +335,7 @@ mod tests {
 
         drop(plugin);
         std::fs::remove_file(&socket).expect("gone");
-        let orphan = Encrypted::new(memory, &file(&kms), resource_of()).expect("configuration");
+        let orphan = Encrypted::from_text(memory, &file(&kms), resource_of()).expect("configuration");
         let error = orphan.get("/registry/secrets/00").await.expect_err("no plugin").to_string();
         assert!(error.contains("KMS vault") && !error.contains("hidden"), "{error}");
         assert!(store.get("/registry/secrets/05").await.is_ok(), "known keys do without the plugin");
