@@ -10,6 +10,7 @@ mod name;
 pub mod report;
 pub mod results;
 pub mod run;
+mod upstream;
 
 use tokio_util::sync::CancellationToken;
 

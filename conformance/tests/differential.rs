@@ -20,7 +20,7 @@ async fn no_worse_than_it_was() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let out = tempfile::tempdir().unwrap();
     let args = Args {
-        upstream_bin,
+        upstream_bin: Some(upstream_bin),
         pintle: Some(pintle),
         corpus: home.join("corpus"),
         out: out.path().to_owned(),

@@ -29,9 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// `pintle conformance diff`
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Directory with upstream's kube-apiserver, etcd and kubectl.
-    #[arg(long, env = "PINTLE_UPSTREAM_BIN", default_value = "conformance/upstream/bin")]
-    pub upstream_bin: PathBuf,
+    /// Directory with upstream's kube-apiserver, etcd and kubectl. Within Pintle's source tree, they are built by default.
+    #[arg(long, env = "PINTLE_UPSTREAM_BIN")]
+    pub upstream_bin: Option<PathBuf>,
     /// The pintle binary to compare with; this program by default.
     #[arg(long)]
     pub pintle: Option<PathBuf>,

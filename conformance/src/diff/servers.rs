@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use super::Args;
 use super::compare::{self, Comparison};
 use super::wire::{Answer, Request, Server};
+use crate::upstream;
 
 /// A server must be ready by then.
 const START: Duration = Duration::from_secs(180);
@@ -35,6 +36,10 @@ pub struct Pair {
 impl Pair {
     /// Starts both. They trust the same certificates and sign with the same key, so that the same user is known to both.
     pub async fn start(args: &Args) -> anyhow::Result<Self> {
+        let bin = match &args.upstream_bin {
+            Some(bin) => std::path::absolute(bin)?,
+            None => upstream::programs(&["kube-apiserver", "etcd", "kubectl"]).context("or give --upstream-bin")?,
+        };
         let directory = tempfile::Builder::new().prefix("pintle-diff-").tempdir()?;
         let home = directory.path();
         let [port, upstream_port, etcd, peer] = free_ports()?;
@@ -50,7 +55,6 @@ impl Pair {
         processes.push(spawn(&mut command, &home.join("pintle.log"))?);
         let kubeconfig = data.join("kubeconfig");
         let ours = ready("pintle", &kubeconfig, &home.join("pintle.log")).await?;
-        let bin = std::path::absolute(&args.upstream_bin)?;
         processes.extend(start_upstream(&bin, home, &data.join("pki"), upstream_port, (etcd, peer))?);
         let theirs = home.join("upstream.kubeconfig");
         write_kubeconfig(&kubeconfig, &theirs, upstream_port)?;

@@ -1,15 +1,13 @@
 //! Where e2e.test comes from, and what it is told about the cluster.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context;
 
 use super::netns::{Netns, within};
 use super::worker::Suite;
-
-/// The script that builds upstream's binaries, from the root of the source tree.
-const BUILD: &str = "conformance/upstream/build";
+use crate::upstream;
 
 /// The suite and its surroundings.
 #[derive(Clone, Debug, clap::Args)]
@@ -45,7 +43,7 @@ impl SuiteArgs {
     pub fn suite(&self, kubeconfig: Option<&Path>) -> anyhow::Result<Suite> {
         let binary = match &self.e2e_binary {
             Some(binary) => absolute(binary)?,
-            None => build(&["e2e.test", "kubectl"])?.join("e2e.test"),
+            None => upstream::programs(&["e2e.test", "kubectl"]).context("or give --e2e-binary")?.join("e2e.test"),
         };
         let kubectl = self.kubectl(&binary)?;
         let mut flags = vec![
@@ -94,27 +92,4 @@ impl SuiteArgs {
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     path.canonicalize().with_context(|| format!("looking for {}", path.display()))
-}
-
-/// Builds upstream's binaries that are not there yet; gives their directory.
-fn build(names: &[&str]) -> anyhow::Result<PathBuf> {
-    let here = std::env::current_dir()?;
-    let root = here.ancestors().find(|dir| dir.join(BUILD).exists());
-    let root = root.context("--e2e-binary is needed outside of Pintle's source tree")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let out = target.join("upstream");
-    let missing: Vec<&&str> = names.iter().filter(|name| !is_current(&out.join(name), root)).collect();
-    if !missing.is_empty() {
-        eprintln!("building {missing:?}: minutes the first time");
-        let status = Command::new(root.join(BUILD)).arg(&out).args(&missing).status().context("running the build")?;
-        anyhow::ensure!(status.success(), "building {missing:?} failed: {status}");
-    }
-    Ok(out)
-}
-
-/// Newer than the module file, which has upstream's version.
-fn is_current(binary: &Path, root: &Path) -> bool {
-    let time = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let module = root.join(BUILD).with_file_name("go.mod");
-    matches!((time(binary), time(&module)), (Some(binary), Some(module)) if binary > module)
 }
