@@ -126,27 +126,27 @@ pub fn plan(o: &Observed<'_>) -> Plan {
     }
     let mut plan = Plan::default();
     let mut count = Counts::default();
-    let mut outdated = Vec::new();
+    let mut rolling = Rolling::default();
     for node in o.nodes {
         let name = meta::name(&node.metadata);
         let (should_run, may_stay) = wants(spec, &tolerations, node);
         let here = by_node.remove(name).unwrap_or_default();
         count.add(o, should_run, &here);
         let live: Vec<_> = here.iter().filter(|p| !meta::is_deleting(&p.metadata)).copied().collect();
+        let mut kept = None;
         if should_run && here.is_empty() {
             plan.create.push(name.to_owned());
         } else if !may_stay {
             plan.delete.extend(live.into_iter().cloned());
-        } else if let Some(kept) = keep_one(&mut plan, live)
-            && meta::labels(&kept.metadata).get(REVISION_LABEL).map(String::as_str) != Some(o.hash)
-        {
-            outdated.push(kept.clone());
+        } else {
+            kept = keep_one(&mut plan, live);
         }
+        rolling.add(o, should_run, kept);
     }
     // Pods of nodes that are gone are left to the pod garbage collector; those that never got one are not.
     plan.delete.extend(by_node.remove("").into_iter().flatten().filter(|p| pods::is_active(p)).cloned());
     plan.status = count.status(o);
-    roll(o, &mut plan, &outdated);
+    roll(o, &mut plan, rolling);
     plan.create.truncate(BURST);
     plan.delete.truncate(BURST);
     plan
@@ -171,8 +171,33 @@ fn keep_one<'a>(plan: &mut Plan, mut live: Vec<&'a Arc<Pod>>) -> Option<&'a Arc<
     live.first().copied()
 }
 
+/// What a rolling update goes by: the daemon that stays on each node.
+#[derive(Default)]
+struct Rolling {
+    /// Nodes without an available daemon. The status counts otherwise: there a daemon that is on its way out is available as
+    /// long as it is ready.
+    unavailable: usize,
+    /// Available daemons of another template.
+    outdated: Vec<Arc<Pod>>,
+    /// The same, but not available: nothing is lost with them.
+    broken: Vec<Arc<Pod>>,
+}
+
+impl Rolling {
+    fn add(&mut self, o: &Observed<'_>, should_run: bool, kept: Option<&Arc<Pod>>) {
+        let min_ready = o.set.spec.min_ready_seconds.unwrap_or(0);
+        let available = kept.is_some_and(|pod| pods::is_available(pod, min_ready, o.now));
+        self.unavailable += usize::from(should_run && !available);
+        let hash = |pod: &Pod| meta::labels(&pod.metadata).get(REVISION_LABEL).cloned();
+        if let Some(pod) = kept.filter(|pod| hash(pod).as_deref() != Some(o.hash)) {
+            let pods = if available { &mut self.outdated } else { &mut self.broken };
+            pods.push(pod.clone());
+        }
+    }
+}
+
 /// Replaces outdated daemons as far as the bound for unavailable ones allows.
-fn roll(o: &Observed<'_>, plan: &mut Plan, outdated: &[Arc<Pod>]) {
+fn roll(o: &Observed<'_>, plan: &mut Plan, rolling: Rolling) {
     let strategy = o.set.spec.update_strategy.as_ref();
     if strategy.and_then(|s| s.type_.as_deref()) == Some("OnDelete") {
         return;
@@ -180,12 +205,9 @@ fn roll(o: &Observed<'_>, plan: &mut Plan, outdated: &[Arc<Pod>]) {
     let desired = plan.status.desired_number_scheduled;
     let bound = strategy.and_then(|s| s.rolling_update.as_ref()).and_then(|r| r.max_unavailable.as_ref());
     let most = bound.map_or(1, |b| resolve(Some(b), desired, true)).max(1);
-    let unavailable = plan.status.number_unavailable.unwrap_or(0);
-    let min_ready = o.set.spec.min_ready_seconds.unwrap_or(0);
-    let (fine, broken): (Vec<_>, Vec<_>) = outdated.iter().partition(|p| pods::is_available(p, min_ready, o.now));
-    plan.delete.extend(broken.into_iter().cloned());
-    let room = usize::try_from(most - unavailable).unwrap_or(0);
-    plan.delete.extend(fine.into_iter().take(room).cloned());
+    let room = usize::try_from(most).unwrap_or(1).saturating_sub(rolling.unavailable);
+    plan.delete.extend(rolling.broken);
+    plan.delete.extend(rolling.outdated.into_iter().take(room));
 }
 
 #[derive(Default)]
@@ -299,5 +321,19 @@ mod tests {
         assert_eq!((gone, status.updated_number_scheduled), (vec!["p1".to_owned()], None));
         let (_, gone, _) = run(&nodes, &[daemon("p2", "b", "old")]);
         assert!(gone.is_empty());
+    }
+
+    #[test]
+    fn a_daemon_on_its_way_out_is_one_that_is_unavailable() {
+        let nodes = ["a", "b"].map(|n| node(n, json!({"os": "linux"}), json!([])));
+        let mut going = daemon("p1", "a", "old");
+        let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::from_second(90).unwrap());
+        Arc::make_mut(&mut going).metadata.deletion_timestamp = Some(time);
+        let (create, gone, status) = run(&nodes, &[going.clone(), daemon("p2", "b", "old")]);
+        assert_eq!((create.len(), gone.len(), status.number_available), (0, 0, Some(2)));
+        let mut broken = daemon("p2", "b", "old");
+        Arc::make_mut(&mut broken).status = None;
+        let (_, gone, _) = run(&nodes, &[going, broken]);
+        assert_eq!(gone, ["p2"], "nothing is lost with one that does not work");
     }
 }
