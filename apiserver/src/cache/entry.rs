@@ -152,27 +152,42 @@ fn object_end(json: &[u8], from: usize) -> usize {
     json.len()
 }
 
-/// Parts of objects that no table shows, and that make most of their size.
-const NOT_SHOWN: [&str; 10] = [
-    "managedFields",
-    "env",
-    "envFrom",
-    "volumeMounts",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-    "affinity",
-    "tolerations",
-];
-
-/// JSON as a value without those parts; they are skipped, not read.
+/// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size; they are skipped, not read.
 pub fn glance(json: &[u8]) -> Value {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    serde::de::DeserializeSeed::deserialize(Glance, &mut reader).unwrap_or_default()
+    serde::de::DeserializeSeed::deserialize(Glance::Object, &mut reader).unwrap_or_default()
 }
 
-struct Glance;
+/// Where in an object a reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Glance {
+    /// The object, or a template in it.
+    Object,
+    Metadata,
+    Spec,
+    /// A list of containers, or one of them.
+    Containers,
+    /// Anywhere else: keys may be anybody's.
+    Elsewhere,
+}
+
+impl Glance {
+    /// The place of a field; none if it is skipped.
+    fn field(self, name: &str) -> Option<Self> {
+        Some(match (self, name) {
+            (Self::Object, "metadata") => Self::Metadata,
+            (Self::Object, "spec") => Self::Spec,
+            (Self::Spec, "template" | "jobTemplate") => Self::Object,
+            (Self::Spec, "containers" | "initContainers" | "ephemeralContainers") => Self::Containers,
+            (Self::Metadata, "managedFields") | (Self::Spec, "affinity" | "tolerations") => return None,
+            (
+                Self::Containers,
+                "env" | "envFrom" | "volumeMounts" | "livenessProbe" | "readinessProbe" | "startupProbe" | "lifecycle",
+            ) => return None,
+            _ => Self::Elsewhere,
+        })
+    }
+}
 
 impl<'de> serde::de::DeserializeSeed<'de> for Glance {
     type Value = Value;
@@ -215,7 +230,8 @@ impl<'de> serde::de::Visitor<'de> for Glance {
 
     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(item) = items.next_element_seed(Glance)? {
+        let place = if self == Self::Containers { self } else { Self::Elsewhere };
+        while let Some(item) = items.next_element_seed(place)? {
             out.push(item);
         }
         Ok(out.into())
@@ -224,10 +240,9 @@ impl<'de> serde::de::Visitor<'de> for Glance {
     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut out = serde_json::Map::new();
         while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
-            if NOT_SHOWN.contains(&&*key) {
-                entries.next_value::<serde::de::IgnoredAny>()?;
-            } else {
-                out.insert(key.into_owned(), entries.next_value_seed(Glance)?);
+            match self.field(&key) {
+                None => drop(entries.next_value::<serde::de::IgnoredAny>()?),
+                Some(place) => drop(out.insert(key.into_owned(), entries.next_value_seed(place)?)),
             }
         }
         Ok(out.into())
@@ -299,14 +314,17 @@ mod tests {
     fn metadata_is_cut_out() {
         let mut object = pod();
         object["metadata"]["annotations"] = json!({"odd": "}\"{\\", "}": "{"});
-        object["spec"] = json!({"env": [{"a": 1}], "nodeName": "n"});
+        object["spec"] = json!({"affinity": {}, "nodeName": "n", "selector": {"env": "prod", "lifecycle": "x"},
+            "template": {"spec": {"containers": [{"name": "c", "env": [{"a": 1}]}]}}});
+        object["data"] = json!({"env": "1", "tolerations": "2", "managedFields": "3"});
         let entry = Entry::new("k", 7, &serialize(&object), &Rules::NONE).unwrap();
         let cut: Value = serde_json::from_slice(entry.metadata()).unwrap();
         assert_eq!(cut, entry.value()["metadata"]);
         let later: Value = serde_json::from_slice(entry.at_revision(1000).metadata()).unwrap();
         assert_eq!(later["resourceVersion"], "1000");
         let mut shown = entry.value();
-        shown["spec"] = json!({"nodeName": "n"});
+        shown["spec"] = json!({"nodeName": "n", "selector": {"env": "prod", "lifecycle": "x"},
+            "template": {"spec": {"containers": [{"name": "c"}]}}});
         assert_eq!(entry.glance(), shown);
     }
 
