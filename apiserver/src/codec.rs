@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use pintle_machinery::codec::{TypeMeta, json, protobuf};
+use pintle_machinery::codec::{DecodeError, TypeMeta, json, protobuf, yaml};
 use pintle_machinery::schema::{Schema, StructType};
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
@@ -53,22 +53,24 @@ pub fn decode_body(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
 
 /// JSON as an object of the call's kind, whatever the request's content type.
 pub fn decode_json(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    decode_readable(call, body, Encoding::Json, call.resource.served(), &call.resource.kind)
+    decode_readable(call, Readable::json(body), call.resource.served(), &call.resource.kind)
 }
 
 /// The request body as an object of a given kind.
 pub fn decode_as(call: &Call, body: &[u8], expected: GroupVersion<'_>, kind: &str) -> Result<Value, ApiError> {
-    let (body, encoding) = readable(call, body, kind)?;
-    decode_readable(call, &body, encoding, expected, kind)
+    decode_readable(call, readable(call, body, kind)?, expected, kind)
 }
 
-fn decode_readable(
-    call: &Call,
-    body: &[u8],
-    encoding: Encoding,
-    expected: GroupVersion<'_>,
-    kind: &str,
-) -> Result<Value, ApiError> {
+/// The body of an apply request, JSON or YAML, checked by the schema, with just the fields that it names.
+pub fn decode_yaml(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let body = Readable::yaml(body)
+        .map_err(|why| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: {why}")))?;
+    decode_readable(call, body, call.resource.served(), &call.resource.kind)
+}
+
+fn decode_readable(call: &Call, body: Readable<'_>, expected: GroupVersion<'_>, kind: &str) -> Result<Value, ApiError> {
+    let Readable { body, encoding, duplicates } = body;
+    let body = &*body;
     let ty = struct_type(call.state.schema, expected, kind)?;
     let meta = type_meta(body, encoding, kind)?;
     check_kind(call.state.schema, &meta, expected, kind)?;
@@ -82,7 +84,8 @@ fn decode_readable(
     let handled = |why: String| {
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     };
-    let decoded = decoded.map_err(|error| handled(error.to_string()))?;
+    let mut decoded = decoded.map_err(|error| handled(error.to_string()))?;
+    decoded.strict_errors.splice(0..0, duplicates);
     if !decoded.strict_errors.is_empty() {
         match FieldValidation::of(call)? {
             FieldValidation::Ignore => {}
@@ -103,7 +106,7 @@ fn decode_readable(
 /// A body of options (`DeleteOptions`).
 pub fn decode_options(call: &Call, body: &[u8], kind: &str) -> Result<Value, ApiError> {
     let ty = struct_type(call.state.schema, ("meta.k8s.io", "v1"), kind)?;
-    let (body, encoding) = readable(call, body, kind)?;
+    let Readable { body, encoding, .. } = readable(call, body, kind)?;
     let decoded = match encoding {
         Encoding::Protobuf => {
             protobuf::envelope(&body).and_then(|envelope| protobuf::decode_as(call.state.schema, ty, &envelope))
@@ -124,28 +127,37 @@ fn struct_type<'a>(
         .ok_or_else(|| ApiError::Internal(format!("no schema for {kind} of {group}/{version}")))
 }
 
-/// The body in an encoding that the schema reads: YAML becomes JSON.
-fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<(Cow<'a, [u8]>, Encoding), ApiError> {
-    let encoding = negotiate::body_encoding(&call.headers)
-        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
-    match encoding {
-        Encoding::Yaml => {
-            let value: Value =
-                serde_yaml_ng::from_slice(body).map_err(|error| unrecognized(kind, &yaml_fault(&error), body))?;
-            let json = serde_json::to_vec(&value).map_err(|error| ApiError::Internal(error.to_string()))?;
-            Ok((Cow::Owned(json), Encoding::Json))
+/// A body in an encoding that the schema reads.
+struct Readable<'a> {
+    body: Cow<'a, [u8]>,
+    encoding: Encoding,
+    /// What strict validation says of keys that YAML had twice.
+    duplicates: Option<String>,
+}
+
+impl<'a> Readable<'a> {
+    fn json(body: &'a [u8]) -> Self {
+        Self { body: Cow::Borrowed(body), encoding: Encoding::Json, duplicates: None }
+    }
+
+    /// YAML becomes JSON; JSON is left to the schema, which sees more of its faults.
+    fn yaml(body: &'a [u8]) -> Result<Self, DecodeError> {
+        if body.first() == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
+            return Ok(Self::json(body));
         }
-        other => Ok((Cow::Borrowed(body), other)),
+        let document = yaml::parse(body)?;
+        let mut text = Vec::with_capacity(body.len());
+        json::encode_any(&document.value, &mut text);
+        Ok(Self { body: Cow::Owned(text), encoding: Encoding::Json, duplicates: document.duplicates })
     }
 }
 
-/// A YAML error in upstream's words: the line first, counted up to where the reader had come.
-pub fn yaml_fault(error: &serde_yaml_ng::Error) -> String {
-    let text = error.to_string();
-    let what = text.split(" at line ").next().unwrap_or(&text);
-    match error.location() {
-        Some(at) => format!("yaml: line {}: {what}", at.line().saturating_sub(1).max(1)),
-        None => format!("yaml: {what}"),
+fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<Readable<'a>, ApiError> {
+    let encoding = negotiate::body_encoding(&call.headers)
+        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
+    match encoding {
+        Encoding::Yaml => Readable::yaml(body).map_err(|error| unrecognized(kind, &error.to_string(), body)),
+        encoding => Ok(Readable { body: Cow::Borrowed(body), encoding, duplicates: None }),
     }
 }
 
@@ -258,13 +270,15 @@ pub fn serialize(schema: &Schema, object: &Value) -> Vec<u8> {
     }
 }
 
-/// Groups whose objects upstream stores as JSON rather than as protobuf.
-const STORED_AS_JSON: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+/// Upstream stores the objects of this group as JSON rather than as protobuf.
+pub fn stored_as_json(group: &str) -> bool {
+    matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
+}
 
 /// An object as the store keeps it.
 pub fn store(schema: &Schema, object: &mut Value) -> Vec<u8> {
     if let Some(ty) = type_of(schema, object)
-        && ty.kind.as_ref().is_some_and(|kind| !STORED_AS_JSON.contains(&kind.group.as_str()))
+        && ty.kind.as_ref().is_some_and(|kind| !stored_as_json(&kind.group))
     {
         pintle_machinery::normalize::stored(schema, ty, object);
     }

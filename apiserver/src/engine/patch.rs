@@ -1,7 +1,5 @@
 //! The patch verb: JSON patch, merge patch, strategic merge patch and server-side apply.
 
-use std::borrow::Cow;
-
 use pintle_machinery::codec::json;
 use pintle_machinery::patch;
 use pintle_machinery::status::{ApiError, GroupResource, Status};
@@ -133,7 +131,7 @@ fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
 
 /// Server-side apply: creates what is absent.
 async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiError> {
-    let applied = applied_configuration(call, body)?;
+    let applied = crate::codec::decode_yaml(call, body)?;
     for _ in 0..5 {
         if let Some(current) = modify::current(call).await? {
             let make = |old: &Value| managed::apply(call, Some(old), &applied);
@@ -156,18 +154,4 @@ async fn apply(call: &Call, body: &[u8], dry_run: bool) -> Result<Written, ApiEr
         }
     }
     Err(ApiError::modified(&call.group_resource(), &call.info.name))
-}
-
-/// The body of an apply request: JSON or YAML, checked by the schema, but with just the fields that it names.
-fn applied_configuration(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let bad = |why: String| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: {why}"));
-    let json: Cow<'_, [u8]> = match body.first() {
-        Some(b'{') if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Cow::Borrowed(body),
-        _ => {
-            let value: Value =
-                serde_yaml_ng::from_slice(body).map_err(|error| bad(crate::codec::yaml_fault(&error)))?;
-            Cow::Owned(serde_json::to_vec(&value).map_err(|error| bad(error.to_string()))?)
-        }
-    };
-    crate::codec::decode_json(call, &json)
 }

@@ -1,7 +1,7 @@
 //! `scale`: the number of replicas of a workload as an object of its own.
 
 use http::StatusCode;
-use pintle_machinery::codec::json;
+use pintle_machinery::codec::{json, yaml};
 use pintle_machinery::patch;
 use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
@@ -42,10 +42,9 @@ fn patched(call: &Call, kind: PatchKind, old: &Value, body: &[u8]) -> Result<Val
         PatchKind::Merge => patch::merge::apply(old, body)?,
         PatchKind::Strategic => patch::strategic::apply(schema, ty, old, body)?,
         PatchKind::Apply => {
-            let applied: Value =
-                serde_yaml_ng::from_slice(body).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+            let applied = yaml::parse(body).map_err(|error| ApiError::BadRequest(error.to_string()))?;
             let mut new = old.clone();
-            patch::merge::merge(&mut new, applied);
+            patch::merge::merge(&mut new, applied.value);
             new
         }
     };
