@@ -1,5 +1,6 @@
 //! The create verb.
 
+use bytes::Bytes;
 use http::StatusCode;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_store::Revision;
@@ -23,7 +24,7 @@ pub async fn create(call: &Call, body: &[u8]) -> Answer {
 }
 
 /// Creates an object (served form, schema defaults not yet applied); its stored bytes and revision.
-pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<(Vec<u8>, Revision), ApiError> {
+pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<(Bytes, Revision), ApiError> {
     let resource = &call.resource;
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
     let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
@@ -31,26 +32,27 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     codec::complete(call, &mut object);
     let may_generate = !meta::text(&object, "generateName").is_empty();
     let generated = meta::text(&object, "name").is_empty() && may_generate;
-    for attempt in 1.. {
-        let mut candidate = object.clone();
+    let mut left = if generated { GENERATE_TRIES } else { 1 };
+    loop {
+        left -= 1;
+        let mut candidate = if left > 0 { object.clone() } else { std::mem::take(&mut object) };
         if generated {
             let name = meta::generate_name(meta::text(&candidate, "generateName"));
             meta::set(&mut candidate, "name", json!(name));
         }
         managed::on_create(call, &mut candidate)?;
         match write_new(call, candidate, wants_revision, dry_run).await {
-            Err(ApiError::AlreadyExists { .. }) if generated && attempt < GENERATE_TRIES => {}
+            Err(ApiError::AlreadyExists { .. }) if left > 0 => {}
             Err(ApiError::AlreadyExists { resource, name }) if may_generate => {
                 return Err(ApiError::GenerateNameConflict { resource, name });
             }
             other => return other,
         }
     }
-    Err(ApiError::Internal("no name could be generated".into()))
 }
 
 /// Creates an object out of an applied configuration.
-pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Result<(Vec<u8>, Revision), ApiError> {
+pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Result<(Bytes, Revision), ApiError> {
     let resource = &call.resource;
     let mut object = managed::apply(call, None, applied)?;
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
@@ -73,7 +75,7 @@ pub async fn write_new(
     mut object: Value,
     wants_revision: bool,
     dry_run: bool,
-) -> Result<(Vec<u8>, Revision), ApiError> {
+) -> Result<(Bytes, Revision), ApiError> {
     let resource = &call.resource;
     let rules = resource.rules;
     let context = call.context();
@@ -118,13 +120,13 @@ pub async fn write_new(
         let bytes = codec::store(call.state.schema, &mut object);
         return match call.state.store.get(&key).await.map_err(storage_error)? {
             Some(_) => Err(ApiError::already_exists(&call.group_resource(), &name)),
-            None => Ok((bytes, 0)),
+            None => Ok((bytes.into(), 0)),
         };
     }
     meta::set(&mut object, "resourceVersion", Value::Null);
-    let bytes = codec::store(call.state.schema, &mut object);
+    let bytes = Bytes::from(codec::store(call.state.schema, &mut object));
     let ttl = super::modify::time_to_live(call);
-    match call.state.store.create(&key, bytes.clone().into(), ttl).await {
+    match call.state.store.create(&key, bytes.clone(), ttl).await {
         Ok(revision) => {
             reservation.keep(call).await;
             Ok((bytes, revision))

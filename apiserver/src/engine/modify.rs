@@ -1,7 +1,9 @@
 //! What update, patch and the writing subresources share: read, change, check, compare-and-swap, again on a conflict.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
 use pintle_machinery::status::ApiError;
 use pintle_store::{KeyValue, Revision};
 use serde_json::{Value, json};
@@ -34,7 +36,7 @@ pub enum Ownership {
 /// The outcome of a write.
 pub struct Written {
     /// Stored bytes, without resource version.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// Revision.
     pub revision: Revision,
     /// The object did not exist before.
@@ -46,7 +48,7 @@ pub struct Current {
     /// In its stored form, with resource version.
     pub value: Value,
     /// Its stored bytes.
-    pub bytes: bytes::Bytes,
+    pub bytes: Bytes,
     /// Revision of its latest write.
     pub revision: Revision,
     /// It is worth writing even if nothing changes: the stored form is an old one.
@@ -114,8 +116,14 @@ async fn attempt(
     dry_run: bool,
 ) -> Result<Attempt, ApiError> {
     let resource = &call.resource;
-    let mut old_served = old.value.clone();
-    convert(&mut old_served, resource.stored(), resource.served());
+    let old_served = match resource.serves_stored_form() {
+        true => Cow::Borrowed(&old.value),
+        false => {
+            let mut served = old.value.clone();
+            convert(&mut served, resource.stored(), resource.served());
+            Cow::Owned(served)
+        }
+    };
     let mut new = make(&old_served)?;
     check_identity(call, &mut new, old)?;
     let must_match = meta::text(&new, "resourceVersion");
@@ -133,9 +141,9 @@ async fn attempt(
     meta::set(&mut new, "resourceVersion", Value::Null);
     let rewritten = old.stale && !dry_run;
     if unchanged && !deletes && !rewritten {
-        return Ok(Attempt::Done(Written { bytes: old.bytes.to_vec(), revision: old.revision, created: false }));
+        return Ok(Attempt::Done(Written { bytes: old.bytes.clone(), revision: old.revision, created: false }));
     }
-    let bytes = codec::store(call.state.schema, &mut new);
+    let bytes = Bytes::from(codec::store(call.state.schema, &mut new));
     if dry_run {
         return Ok(Attempt::Done(Written { bytes, revision: old.revision, created: false }));
     }
@@ -143,7 +151,7 @@ async fn attempt(
     let written = if deletes {
         call.state.store.delete(&key, old.revision).await
     } else {
-        call.state.store.update(&key, bytes.clone().into(), old.revision, time_to_live(call)).await
+        call.state.store.update(&key, bytes.clone(), old.revision, time_to_live(call)).await
     };
     match written {
         Ok(revision) => {
@@ -296,29 +304,28 @@ fn counts(resource: &crate::resource::Resource, new: &Value, old: &Value) -> boo
 
 /// Something else than metadata and status changed.
 fn content_changed(new: &Value, old: &Value) -> bool {
-    let content = |value: &Value| -> Value {
-        let mut value = value.clone();
-        if let Some(map) = value.as_object_mut() {
-            map.retain(|name, _| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"));
-        }
-        value
-    };
-    content(new) != content(old)
+    const ASIDE: [&str; 4] = ["metadata", "status", "apiVersion", "kind"];
+    !alike(new, old, &|name, new, old| ASIDE.contains(&name) || new == old)
 }
 
 /// The same object but for times in its managed fields and resource version.
 fn same(new: &Value, old: &Value) -> bool {
-    let bare = |value: &Value| -> Value {
-        let mut value = value.clone();
-        meta::set(&mut value, "resourceVersion", Value::Null);
-        for entry in value["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.remove("time");
-            }
+    let entry = |name: &str, new: &Value, old: &Value| name == "time" || new == old;
+    let metadata = |name: &str, new: &Value, old: &Value| match (name, new.as_array(), old.as_array()) {
+        ("resourceVersion", ..) => true,
+        ("managedFields", Some(new), Some(old)) => {
+            new.len() == old.len() && new.iter().zip(old).all(|(new, old)| alike(new, old, &entry))
         }
-        value
+        _ => new == old,
     };
-    bare(new) == bare(old)
+    alike(new, old, &|name, new, old| if name == "metadata" { alike(new, old, &metadata) } else { new == old })
+}
+
+/// Both are alike in every field that either has; one that is absent is null.
+fn alike(new: &Value, old: &Value, field: &dyn Fn(&str, &Value, &Value) -> bool) -> bool {
+    let (Some(left), Some(right)) = (new.as_object(), old.as_object()) else { return new == old };
+    left.iter().all(|(name, value)| field(name, value, &old[name]))
+        && right.iter().all(|(name, value)| left.contains_key(name) || field(name, &Value::Null, value))
 }
 
 /// The last finalizer of an object that is being deleted has gone: the write becomes the deletion.

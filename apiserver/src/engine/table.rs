@@ -60,18 +60,16 @@ pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1:
     let rules = call.resource.rules;
     let rows: Vec<Value> = objects.iter().map(|object| row(object, rules, call.now, include, v1)).collect();
     let columns = if rules.columns.is_empty() { &DEFAULT_COLUMNS[..] } else { rules.columns };
-    let definitions: Vec<Value> = columns
-        .iter()
-        .map(|column| {
-            json!({"name": column.name, "type": column.ty, "format": column.format,
-                   "description": column.description, "priority": column.priority})
-        })
-        .collect();
+    let definition = |column: &Column| {
+        json!({"name": column.name, "type": column.ty, "format": column.format,
+               "description": column.description, "priority": column.priority})
+    };
+    let definitions = headings.then(|| columns.iter().map(definition).collect::<Vec<Value>>());
     json!({
         "kind": "Table",
         "apiVersion": if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" },
         "metadata": meta,
-        "columnDefinitions": if headings { Value::Array(definitions) } else { Value::Null },
+        "columnDefinitions": definitions,
         "rows": rows,
     })
 }

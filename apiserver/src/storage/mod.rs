@@ -6,7 +6,7 @@
 
 mod crd;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,10 +24,8 @@ use crate::registry;
 use crate::resource::key_prefix;
 use crate::state::storage_version;
 
-/// Groups that upstream stores as JSON.
-const JSON_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
-/// Own writes that are remembered until they come back.
-const REMEMBERED: usize = 1024;
+/// So many bytes of own writes are remembered until they come back.
+const REMEMBERED: usize = 16 << 20;
 
 /// What a key prefix holds.
 #[derive(Debug, Clone)]
@@ -96,22 +94,36 @@ struct UpstreamForm {
     recent: Mutex<Recent>,
 }
 
-/// Own writes that have not come back yet, the oldest first.
+/// Own writes that have not come back on the watch yet.
 #[derive(Default)]
 struct Recent {
-    values: HashMap<Revision, Bytes>,
-    order: VecDeque<Revision>,
+    values: BTreeMap<Revision, Bytes>,
+    bytes: usize,
+    /// How far the watch has come.
+    watched: Revision,
 }
 
 impl Recent {
     fn add(&mut self, revision: Revision, value: Bytes) {
-        self.values.insert(revision, value);
-        self.order.push_back(revision);
-        while self.order.len() > REMEMBERED {
-            if let Some(oldest) = self.order.pop_front() {
-                self.values.remove(&oldest);
-            }
+        if revision <= self.watched {
+            return;
         }
+        self.bytes += value.len();
+        self.values.insert(revision, value);
+        while self.bytes > REMEMBERED
+            && let Some((_, dropped)) = self.values.pop_first()
+        {
+            self.bytes -= dropped.len();
+        }
+    }
+
+    /// What was written at this revision; older ones will not be asked for.
+    fn take(&mut self, revision: Revision) -> Option<Bytes> {
+        self.watched = self.watched.max(revision);
+        let later = self.values.split_off(&(revision + 1));
+        let mut passed = std::mem::replace(&mut self.values, later);
+        self.bytes -= passed.values().map(Bytes::len).sum::<usize>();
+        passed.remove(&revision)
     }
 }
 
@@ -129,7 +141,7 @@ impl UpstreamForm {
         let object: Value = serde_json::from_slice(value).map_err(|error| failed(error.to_string()))?;
         let meta = TypeMeta::of(&object);
         let (group, version) = meta.group_version();
-        if JSON_GROUPS.contains(&group) || self.schema.kind(group, version, &meta.kind).is_none() {
+        if codec::stored_as_json(group) || self.schema.kind(group, version, &meta.kind).is_none() {
             return Ok(value.clone());
         }
         protobuf::encode(self.schema, &object).map(Bytes::from).map_err(|error| failed(error.to_string()))
@@ -177,7 +189,7 @@ impl Mapping for UpstreamForm {
     }
 
     async fn watched(&self, mut kv: KeyValue) -> Result<KeyValue> {
-        let own = self.recent.lock().values.remove(&kv.mod_revision);
+        let own = self.recent.lock().take(kv.mod_revision);
         match own {
             Some(value) => {
                 kv.value = value;
