@@ -1,5 +1,7 @@
 //! Errors of CertificateSigningRequests.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
@@ -55,10 +57,11 @@ pub fn request(_context: &Context<'_>, request: &Value) -> ErrorList {
     if given.is_empty() {
         errors.required(&usages, "");
     }
-    for (index, usage) in given.iter().enumerate() {
-        one_of(&mut errors, &usages.index(index), usage.as_str().unwrap_or_default(), &USAGES);
-        if given[..index].contains(usage) {
-            errors.duplicate(&usages.index(index), usage.clone());
+    let mut seen = HashSet::new();
+    for (index, usage) in given.iter().map(|usage| usage.as_str().unwrap_or_default()).enumerate() {
+        one_of(&mut errors, &usages.index(index), usage, &USAGES);
+        if !seen.insert(usage) {
+            errors.duplicate(&usages.index(index), usage);
         }
     }
     match text(spec, "signerName") {
@@ -119,13 +122,14 @@ fn conditions(errors: &mut ErrorList, request: &Value) {
     let path = Path::new("status").child("conditions");
     let conditions = items(request, "status.conditions");
     let types: Vec<&str> = conditions.iter().map(|condition| text(condition, "type")).collect();
+    let mut seen = HashSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         let (ty, status) = (types[index], text(condition, "status"));
         if ty.is_empty() {
             errors.required(&path.child("type"), "");
         }
-        if types[..index].contains(&ty) {
+        if !seen.insert(ty) {
             errors.duplicate(&path.child("type"), ty);
         }
         match ty {

@@ -269,7 +269,8 @@ fn queues(errors: &mut ErrorList, queuing: &Value, path: &Path) {
         errors.invalid(&path.child("queues"), queues, "must be positive");
     }
     if queues > MOST_QUEUES {
-        errors.invalid(&path.child("queues"), queues, format!("must not be greater than {MOST_QUEUES}"));
+        // What follows looks at each of the hand's queues.
+        return errors.invalid(&path.child("queues"), queues, format!("must not be greater than {MOST_QUEUES}"));
     }
     let hand_path = path.child("handSize");
     if hand <= 0 {

@@ -1,5 +1,7 @@
 //! Errors of Jobs and CronJobs.
 
+use std::collections::HashSet;
+
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use pintle_machinery::selector::label::Selector;
@@ -191,9 +193,10 @@ fn exit_codes(errors: &mut ErrorList, codes: &Value, containers: &[&str], path: 
     } else if values.len() > MOST_CODES {
         errors.too_many(&path, values.len(), MOST_CODES);
     }
+    let mut seen = HashSet::new();
     let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
     for (index, code) in numbers.iter().enumerate() {
-        if numbers[..index].contains(code) {
+        if !seen.insert(*code) {
             errors.duplicate(&path.index(index), *code);
         } else if *code == 0 && operator == "In" {
             errors.invalid(&path.index(index), 0, "must not be 0 for the In operator");

@@ -35,6 +35,8 @@ pub mod warnings;
 pub mod webhooks;
 pub mod workload;
 
+use std::collections::HashSet;
+
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
@@ -82,6 +84,7 @@ fn conditions(errors: &mut ErrorList, status: &Value, path: &Path) {
                           'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex \
                           used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
     let list = super::value::items(status, "conditions");
+    let mut seen = HashSet::new();
     for (index, condition) in list.iter().enumerate() {
         let path = path.child("conditions").index(index);
         let (ty, state, reason) = (text(condition, "type"), text(condition, "status"), text(condition, "reason"));
@@ -90,7 +93,7 @@ fn conditions(errors: &mut ErrorList, status: &Value, path: &Path) {
         } else {
             errors.invalid_each(&path.child("type"), ty, names::qualified(ty));
         }
-        if list[..index].iter().any(|other| text(other, "type") == ty) {
+        if !seen.insert(ty) {
             errors.duplicate(&path.child("type"), ty);
         }
         match state {

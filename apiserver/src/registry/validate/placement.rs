@@ -1,6 +1,6 @@
 //! Errors of what a pod says about the nodes that it may run on.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
@@ -47,8 +47,9 @@ pub fn tolerations_at(errors: &mut ErrorList, tolerations: &[Value], path: &Path
 
 /// Tolerations that a list has twice.
 pub fn duplicate_tolerations(errors: &mut ErrorList, tolerations: &[Value], path: &Path) {
+    let mut seen = HashSet::new();
     for (index, toleration) in tolerations.iter().enumerate() {
-        if tolerations[..index].contains(toleration) {
+        if !seen.insert(toleration.to_string()) {
             let part = |field| Value::String(text(toleration, field).to_owned());
             let shown = format!(
                 "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
@@ -124,6 +125,11 @@ fn pod_term(errors: &mut ErrorList, term: &Value, path: &Path) {
 
 /// How pods spread over the nodes.
 pub fn spread(errors: &mut ErrorList, constraints: &[Value], path: &Path) {
+    let pair = |constraint: &'_ Value| {
+        (text(constraint, "topologyKey").to_owned(), text(constraint, "whenUnsatisfiable").to_owned())
+    };
+    let mut left: HashMap<(String, String), usize> = HashMap::new();
+    constraints.iter().for_each(|constraint| *left.entry(pair(constraint)).or_default() += 1);
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         let skew = int(constraint, "maxSkew");
@@ -137,8 +143,10 @@ pub fn spread(errors: &mut ErrorList, constraints: &[Value], path: &Path) {
             errors.invalid_each(&path.child("topologyKey"), key, names::label_key(key));
         }
         one_of(errors, &path.child("whenUnsatisfiable"), otherwise, &["DoNotSchedule", "ScheduleAnyway"]);
-        let same = |other: &Value| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == otherwise;
-        if constraints[index + 1..].iter().any(same) {
+        // Upstream names a pair where it stands, for each that follows.
+        let later = left.entry(pair(constraint)).or_default();
+        *later = later.saturating_sub(1);
+        if *later > 0 {
             let place = path.child("{topologyKey, whenUnsatisfiable}");
             errors.duplicate(&place, format!("{{{key}, {otherwise}}}"));
         }

@@ -201,12 +201,12 @@ fn matching(errors: &mut ErrorList, matching: &Value, path: &Path) {
         for (index, named) in items(matching, list).iter().enumerate() {
             let path = path.child(list).index(index);
             rule(errors, named, &path);
-            let names = items(named, "resourceNames");
-            for (index, name) in names.iter().enumerate() {
+            let mut seen = HashSet::new();
+            for (index, name) in items(named, "resourceNames").iter().enumerate() {
                 let path = path.child("resourceNames").index(index);
                 let text = name.as_str().unwrap_or_default();
                 errors.invalid_each(&path, text, names::path_segment(text));
-                if names[..index].contains(name) {
+                if !seen.insert(text) {
                     errors.duplicate(&path, text);
                 }
             }

@@ -1,5 +1,7 @@
 //! Errors of security contexts: of pods, of containers, and of both on Windows.
 
+use std::collections::HashSet;
+
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
@@ -108,15 +110,15 @@ fn choices(errors: &mut ErrorList, holder: &Value, path: &Path, fields: &[(&str,
 }
 
 fn sysctls(errors: &mut ErrorList, context: &Value, path: &Path) {
-    let list = items(context, "sysctls");
-    for (index, sysctl) in list.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for (index, sysctl) in items(context, "sysctls").iter().enumerate() {
         let path = path.index(index).child("name");
         let name = text(sysctl, "name");
         if name.is_empty() {
             errors.required(&path, "");
         } else if !is_sysctl(name) {
             errors.invalid(&path, name, SYSCTL);
-        } else if list[..index].iter().any(|other| text(other, "name") == name) {
+        } else if !seen.insert(name) {
             errors.duplicate(&path, name);
         }
     }
