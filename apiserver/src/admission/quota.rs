@@ -114,18 +114,10 @@ async fn charge_one(call: &Call, change: &Change<'_>, name: &str, dry_run: bool)
             *charged.lock() = Some(delta.without_zeros());
             Ok(with_used(quota, &used))
         }
-        Err(message) => Err(Refusal(message).of(call, change.new)),
+        Err(message) => Err(ApiError::forbidden(&call.group_resource(), meta::text(change.new, "name"), message)),
     };
     write(call, name, &make, dry_run).await?;
     Ok(charged.into_inner())
-}
-
-struct Refusal(String);
-
-impl Refusal {
-    fn of(self, call: &Call, object: &Value) -> ApiError {
-        ApiError::forbidden(&call.group_resource(), meta::text(object, "name"), self.0)
-    }
 }
 
 /// Changes a quota's status. Boxed: the write of a quota goes through admission itself.

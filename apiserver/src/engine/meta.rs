@@ -114,9 +114,7 @@ pub fn check_namespace(object: &mut Value, namespace: &str, namespaced: bool) ->
 pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("metadata");
-    let rbac = object["apiVersion"].as_str().is_some_and(|version| version.starts_with("rbac.authorization.k8s.io/"));
-    let usual = if rbac { segment_name } else { subdomain_name };
-    let check_name = rules.validate_name.unwrap_or(usual);
+    let check_name = rules.validate_name.unwrap_or(subdomain_name);
     let (name, generate) = (text(object, "name"), text(object, "generateName"));
     if !generate.is_empty() {
         errors.invalid_each(&path.child("generateName"), generate, check_name(generate, true));
@@ -222,11 +220,6 @@ fn validate_owners(metadata: &Value, path: &Path) -> ErrorList {
         }
     }
     errors
-}
-
-/// RBAC's rule of names: anything that fits between two slashes.
-fn segment_name(name: &str, _: bool) -> Vec<String> {
-    names::path_segment(name)
 }
 
 /// The usual rule of names.

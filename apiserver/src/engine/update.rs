@@ -70,9 +70,6 @@ async fn create_instead(call: &Call, object: serde_json::Value, dry_run: bool) -
     if !meta::text(&object, "uid").is_empty() || !meta::text(&object, "resourceVersion").is_empty() {
         return Err(ApiError::modified(&call.group_resource(), &call.info.name));
     }
-    if meta::text(&object, "name") != call.info.name {
-        return Err(other_name(call, meta::text(&object, "name")));
-    }
     let (bytes, revision) = create::create_object(call, object, dry_run).await?;
     answer(call, &Written { bytes, revision, created: true })
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// Attributes that hold a URL, by element.
-const LINKS: [(&str, &[&str]); 28] = [
+const LINKS: [(&str, &[&str]); 26] = [
     ("a", &["href"]),
     ("applet", &["codebase"]),
     ("area", &["href"]),
@@ -30,8 +30,6 @@ const LINKS: [(&str, &[&str]); 28] = [
     ("source", &["src"]),
     ("track", &["src"]),
     ("video", &["poster", "src"]),
-    ("img", &["srcset"]),
-    ("source", &["srcset"]),
 ];
 /// Elements whose content is no markup.
 const RAW: [&str; 4] = ["script", "style", "textarea", "title"];

@@ -113,11 +113,6 @@ impl Evaluator {
         usage
     }
 
-    /// True if the number of objects is all that this looks at.
-    pub fn only_counts(&self) -> bool {
-        matches!(self, Self::Objects { .. })
-    }
-
     /// True if the object is in all scopes of a quota's spec.
     pub fn in_scope(&self, spec: &Value, object: &Value) -> bool {
         scope::requirements(spec).iter().all(|requirement| match self {
