@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::scrub;
-use super::wire::{Answer, Request};
+use super::wire::{Answer, Request, Status};
 
 /// Classes in the order of their weight: the first that applies is the request's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ const HEADERS: [&str; 4] = ["retry-after", "location", "www-authenticate", "cach
 pub fn answers(request: &Request, upstream: Answer, ours: Answer) -> Comparison {
     let sent = String::from_utf8_lossy(&request.body).into_owned();
     // An upstream that breaks the connection says nothing of what is right.
-    let difference = if upstream.status == 0 { None } else { first(&upstream, &ours, &sent) };
+    let difference = if upstream.status == Status::Broken { None } else { first(&upstream, &ours, &sent) };
     Comparison { request: request.clone(), upstream, ours, before: Vec::new(), difference }
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     fn answer(status: u16, body: &Value) -> Answer {
         let headers = [("content-type".to_owned(), vec!["application/json".to_owned()])];
-        Answer { status, headers: headers.into(), body: body.to_string().into_bytes() }
+        Answer { status: Status::Http(status), headers: headers.into(), body: body.to_string().into_bytes() }
     }
 
     fn class(upstream: (u16, Value), ours: (u16, Value)) -> Option<Class> {
@@ -279,6 +279,24 @@ mod tests {
         assert_eq!(class((200, object(1, "b")), (404, object(1, "b"))), Some(Class::Status));
         assert_eq!(class((200, object(1, "b")), (200, object(2, "b"))), Some(Class::Body));
         assert_eq!(class((200, object(1, "b")), (200, object(2, "c"))), Some(Class::Metadata));
+    }
+
+    #[test]
+    fn answers_of_kubectl_are_compared_and_broken_connections_of_upstream_are_not() {
+        let said = |status: Status, line: &str| Answer {
+            status,
+            body: json!({"stdout": [line], "stderr": []}).to_string().into_bytes(),
+            ..Answer::default()
+        };
+        let class = |upstream: Answer, ours: Answer| {
+            answers(&Request::new("kubectl", "get"), upstream, ours).difference.map(|difference| difference.class)
+        };
+        let done = Status::Exit(Some(0));
+        assert_eq!(class(said(done, "a 1"), said(done, "a 1")), None);
+        assert_eq!(class(said(done, "a 1"), said(done, "a 2")), Some(Class::Body));
+        assert_eq!(class(said(done, "a 1"), said(Status::Exit(Some(1)), "a 1")), Some(Class::Status));
+        assert_eq!(class(Answer::default(), said(done, "a 1")), None);
+        assert_eq!(class(said(done, "a 1"), Answer::default()), Some(Class::Status));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::corpus::{Corpus, Sample};
 use super::generate::Generator;
 use super::score::Found;
 use super::servers::Pair;
-use super::wire::Request;
+use super::wire::{Request, Status};
 
 /// Where the objects are.
 const NAMESPACE: &str = "generated";
@@ -79,7 +79,7 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
     by_kind.sort();
     let mut rng = StdRng::seed_from_u64(bounds.seed);
     let mut small: HashMap<String, u32> = HashMap::new();
-    while !bounds.over(found.requests) {
+    while !bounds.over(found.sent()) {
         let cases: Vec<Case> = (0..AT_ONCE * 4).filter_map(|_| case(&anchors, &by_kind, &mut rng)).collect();
         let compared: Vec<anyhow::Result<(Case, Comparison)>> = stream::iter(cases)
             .map(|case| async {
@@ -118,7 +118,7 @@ async fn anchor(pair: &Pair, sample: &Sample, found: &mut Found) -> anyhow::Resu
     let comparison = pair.compare(&request).await?;
     found.add(&anchor.sample.kind(), comparison.clone());
     let (upstream, ours) = (comparison.upstream, comparison.ours);
-    if !resource.allows("update") || upstream.status != 201 || ours.status != 201 {
+    if !resource.allows("update") || [upstream.status, ours.status] != [Status::Http(201); 2] {
         return Ok(Some(anchor));
     }
     anchor.live = upstream.json().map(without_own);

@@ -17,7 +17,7 @@ use super::generate::Generator;
 use super::patch_bodies;
 use super::score::Found;
 use super::servers::Pair;
-use super::wire::Request;
+use super::wire::{Request, Status};
 
 /// Where the objects are.
 const NAMESPACE: &str = "patched";
@@ -62,7 +62,7 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
     let mut found = Found::default();
     let mut seen: HashMap<String, u32> = HashMap::new();
     let mut number = 0;
-    while !bounds.over(found.requests) {
+    while !bounds.over(found.sent()) {
         let sequences: Vec<Sequence> = (0..AT_ONCE * 4)
             .filter_map(|_| {
                 number += 1;
@@ -201,7 +201,7 @@ async fn play(pair: &Pair, sequence: &Sequence) -> anyhow::Result<Vec<Comparison
 async fn remove(pair: &Pair, path: &str) -> anyhow::Result<()> {
     let body = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
     let (upstream, ours) = pair.send(&Request::json("DELETE", path, &body)).await?;
-    if upstream.status == 404 && ours.status == 404 {
+    if [upstream.status, ours.status] == [Status::Http(404); 2] {
         return Ok(());
     }
     // Finalizers that a patch has set would keep it.

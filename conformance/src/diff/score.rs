@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::Feed;
 use super::compare::{Comparison, Difference};
 use super::known::Known;
+use super::wire::Status;
 
 static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+").ok());
 /// Length of a value that is shown in a line.
@@ -33,6 +34,8 @@ impl Feed {
 pub struct Found {
     /// Requests that were compared.
     pub requests: u64,
+    /// Requests to which upstream broke the connection: it says nothing of what is right.
+    pub unanswered: u64,
     /// Differences in the order in which they were met.
     pub differences: Vec<(String, Comparison, Difference)>,
 }
@@ -40,10 +43,19 @@ pub struct Found {
 impl Found {
     /// Counts a comparison.
     pub fn add(&mut self, kind: &str, comparison: Comparison) {
+        if comparison.upstream.status == Status::Broken {
+            self.unanswered += 1;
+            return;
+        }
         self.requests += 1;
         if let Some(difference) = comparison.difference.clone() {
             self.differences.push((kind.to_owned(), comparison, difference));
         }
+    }
+
+    /// Requests, compared or not.
+    pub fn sent(&self) -> u64 {
+        self.requests + self.unanswered
     }
 }
 
@@ -51,6 +63,7 @@ impl Found {
 #[derive(Debug, Default, Serialize)]
 pub struct Score {
     requests: u64,
+    unanswered: u64,
     differences: u64,
     per_thousand: f64,
     known: u64,
@@ -88,7 +101,7 @@ impl Outcome {
 
     /// Adds a feed.
     pub fn add(&mut self, feed: Feed, found: Found) {
-        let mut score = Score { requests: found.requests, ..Score::default() };
+        let mut score = Score { requests: found.requests, unanswered: found.unanswered, ..Score::default() };
         for (kind, example, difference) in found.differences {
             if self.known.knows(feed.name(), &kind, &difference) {
                 score.known += 1;
@@ -118,8 +131,8 @@ impl Outcome {
         for (feed, score) in &self.feeds {
             let _ = writeln!(
                 text,
-                "{feed}: {} requests, {} differences ({:.1} per 1,000), {} known",
-                score.requests, score.differences, score.per_thousand, score.known
+                "{feed}: {} requests, {} differences ({:.1} per 1,000), {} known; upstream did not answer {}",
+                score.requests, score.differences, score.per_thousand, score.known, score.unanswered
             );
             let classes: Vec<String> = score.by_class.iter().map(|(class, n)| format!("{class} {n}")).collect();
             if !classes.is_empty() {
@@ -225,4 +238,20 @@ fn shape(difference: &Difference) -> String {
     let texts = format!("{} {} {}", difference.class.name(), difference.path, difference.upstream);
     let plain = NUMBERS.as_ref().map_or_else(|| texts.clone(), |numbers| numbers.replace_all(&texts, "#").into_owned());
     plain.chars().take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{Answer, Request};
+    use super::*;
+
+    #[test]
+    fn what_upstream_did_not_answer_is_no_comparison() {
+        let mut found = Found::default();
+        for status in [Status::Broken, Status::Exit(Some(0)), Status::Http(200)] {
+            let answer = Answer { status, ..Answer::default() };
+            found.add("Pod", super::super::compare::answers(&Request::default(), answer.clone(), answer));
+        }
+        assert_eq!((found.requests, found.unanswered, found.sent()), (2, 1, 3));
+    }
 }

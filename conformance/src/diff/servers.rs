@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use super::Args;
 use super::compare::{self, Comparison};
-use super::wire::{Answer, Request, Server};
+use super::wire::{Answer, Request, Server, Status};
 use crate::upstream;
 
 /// A server must be ready by then.
@@ -86,7 +86,7 @@ impl Pair {
         let (upstream, ours) = self.send(&Request::json("POST", path, object)).await?;
         for answer in [&upstream, &ours] {
             let body = String::from_utf8_lossy(&answer.body);
-            ensure!(matches!(answer.status, 201 | 409), "POST {path}: {} {body}", answer.status);
+            ensure!(matches!(answer.status, Status::Http(201 | 409)), "POST {path}: {} {body}", answer.status);
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ async fn ready(name: &'static str, kubeconfig: &Path, log: &Path) -> anyhow::Res
         if listens(kubeconfig).await {
             let server = Server::connect(name, kubeconfig).await?;
             if let Ok(answer) = server.send(&Request::new("GET", "/readyz")).await
-                && answer.status == 200
+                && answer.status == Status::Http(200)
             {
                 return Ok(server);
             }

@@ -20,7 +20,7 @@ use super::score::Found;
 use super::script::{self, Action, Script, Step};
 use super::scrub;
 use super::servers::Pair;
-use super::wire::{Answer, Request, Server};
+use super::wire::{Answer, Request, Server, Status};
 
 /// Sessions that are played at once.
 const AT_ONCE: usize = 3;
@@ -148,7 +148,8 @@ async fn play(pair: &Pair, session: &Session<'_>) -> anyhow::Result<Vec<Comparis
         }
         shown.headers.insert(0, ("Step".to_owned(), step.title.clone()));
         let whole = compare::answers(&shown, upstream, ours);
-        if step.each.is_empty() || whole.upstream.status != whole.ours.status {
+        let as_a_whole = whole.upstream.status == Status::Broken || whole.upstream.status != whole.ours.status;
+        if step.each.is_empty() || as_a_whole {
             comparisons.push(whole);
         } else {
             step.each.iter().for_each(|path| comparisons.extend(apart(&whole, path)));
@@ -226,11 +227,7 @@ async fn kubectl(server: &Server, pair: &Pair, request: &Request, namespace: &st
     };
     let errors: Vec<String> = text(&output.stderr).lines().map(str::to_owned).collect();
     let body = json!({"stdout": body, "stderr": errors}).to_string().into_bytes();
-    Ok(Answer {
-        status: output.status.code().and_then(|code| u16::try_from(code).ok()).unwrap_or(1),
-        body,
-        ..Answer::default()
-    })
+    Ok(Answer { status: Status::Exit(output.status.code()), body, ..Answer::default() })
 }
 
 fn captured(answer: &Answer, path: &str) -> String {

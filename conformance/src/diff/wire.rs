@@ -82,11 +82,34 @@ impl Request {
     }
 }
 
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// The server broke the connection, twice.
+    #[default]
+    Broken,
+    /// With an HTTP status.
+    Http(u16),
+    /// With an exit status of kubectl; `None` if a signal ended it.
+    Exit(Option<i32>),
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Status::Broken => f.write_str("broken connection"),
+            Status::Http(code) => code.fmt(f),
+            Status::Exit(Some(code)) => write!(f, "exit {code}"),
+            Status::Exit(None) => f.write_str("ended by a signal"),
+        }
+    }
+}
+
 /// What a server said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// HTTP status.
-    pub status: u16,
+    /// How it ended.
+    pub status: Status,
     /// Headers, lower-case names.
     pub headers: BTreeMap<String, Vec<String>>,
     /// Body.
@@ -125,8 +148,8 @@ impl Server {
         Ok(Self { name, kubeconfig: kubeconfig.to_owned(), client })
     }
 
-    /// Sends a request and reads the whole answer; once more if the connection breaks. A server that breaks it again has
-    /// no status.
+    /// Sends a request and reads the whole answer; once more if the connection breaks. A server that breaks it again
+    /// has no other answer.
     pub async fn send(&self, request: &Request) -> anyhow::Result<Answer> {
         if let Ok(answer) = self.send_once(request).await {
             return Ok(answer);
@@ -162,6 +185,6 @@ impl Server {
             headers.entry(name.as_str().to_owned()).or_default().push(value);
         }
         let body = body.collect().await?.to_bytes().to_vec();
-        Ok(Answer { status: parts.status.as_u16(), headers, body })
+        Ok(Answer { status: Status::Http(parts.status.as_u16()), headers, body })
     }
 }
