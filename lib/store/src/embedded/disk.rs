@@ -49,17 +49,33 @@ pub(super) type Change = (Arc<str>, Option<Entry>);
 
 /// Opens the database.
 pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, redb::Error> + Send>;
+/// Makes durable which file the database is in.
+pub(super) type Keeper = Box<dyn Fn() -> io::Result<()> + Send>;
 
 /// Opens the database in a file.
 pub(super) fn file(path: PathBuf) -> Opener {
     Box::new(move || Ok(Database::builder().set_cache_size(PAGE_CACHE).open(&path)?))
 }
 
+/// Syncs the directory of a file.
+pub(super) fn directory(path: PathBuf) -> Keeper {
+    Box::new(move || sync_directory(&path))
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Makes the database file with the state of a snapshot: whole, or not at all.
 pub(super) fn create(path: &Path, snapshot: &Snapshot) -> Result<()> {
     let new = path.with_extension("new");
     drop(build(&new, snapshot)?);
-    put_in_place(&new, path)
+    let renamed = std::fs::rename(&new, path).and_then(|()| sync_directory(path));
+    renamed.map_err(not_in_place(path))
+}
+
+fn not_in_place(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    Error::io(format!("put {} in place", path.display()))
 }
 
 /// Writes a compact database with the state of a snapshot into a file of its own.
@@ -77,12 +93,6 @@ pub(super) fn build(path: &Path, snapshot: &Snapshot) -> Result<Database> {
         Ok(db)
     });
     made.map_err(|e| failed(e, path))
-}
-
-fn put_in_place(new: &Path, path: &Path) -> Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let renamed = std::fs::rename(new, path).and_then(|()| File::open(parent)?.sync_all());
-    renamed.map_err(Error::io(format!("put {} in place", path.display())))
 }
 
 /// Writes a snapshot into a new database.
@@ -115,15 +125,18 @@ pub(super) fn fill(db: &Database, snapshot: &Snapshot) -> std::result::Result<()
 /// The open database.
 pub(super) struct Disk {
     opener: Opener,
+    keeper: Keeper,
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     db: Option<Database>,
+    /// Another file has been put in place, and after a crash the one before may be back.
+    moved: bool,
 }
 
 impl Disk {
     /// A database that is not open yet.
-    pub(super) fn new(opener: Opener, path: PathBuf) -> Self {
-        Self { opener, path, db: None }
+    pub(super) fn new(opener: Opener, keeper: Keeper, path: PathBuf) -> Self {
+        Self { opener, keeper, path, db: None, moved: false }
     }
 
     /// Opens the database if necessary and reads all of it.
@@ -133,7 +146,9 @@ impl Disk {
 
     /// Writes changes and the numbers in one transaction. After an error the database has to be [`reopened`](Self::reopen).
     pub(super) fn commit(&mut self, changes: &[Change], counters: Counters, durable: bool) -> Result<()> {
-        let result = self.guarded(|db, path| write(db, changes, counters, durable).map_err(|e| failed(e, path)));
+        let kept = if durable { self.keep_place() } else { Ok(()) };
+        let result = kept
+            .and_then(|()| self.guarded(|db, path| write(db, changes, counters, durable).map_err(|e| failed(e, path))));
         if result.is_err() {
             self.db = None;
         }
@@ -156,19 +171,29 @@ impl Disk {
         self.path.with_extension("compact")
     }
 
-    /// Goes on with a database that was [built](build) in the scratch file, once these changes since are in it.
+    /// Goes on with a database that was [built](build) in the scratch file, once these changes since are in it. After an error
+    /// it may have done so all the same; then no durable commit succeeds before the change-over is durable too.
     pub(super) fn adopt(&mut self, db: Database, changes: &[Change], counters: Counters) -> Result<()> {
         write(&db, changes, counters, true).map_err(|e| failed(e, &self.path))?;
         point("rewritten");
-        put_in_place(&self.scratch(), &self.path)?;
+        std::fs::rename(self.scratch(), &self.path).map_err(not_in_place(&self.path))?;
+        (self.db, self.moved) = (Some(db), true);
+        self.keep_place()?;
         point("replaced");
-        self.db = Some(db);
+        Ok(())
+    }
+
+    fn keep_place(&mut self) -> Result<()> {
+        if self.moved {
+            (self.keeper)().map_err(not_in_place(&self.path))?;
+            self.moved = false;
+        }
         Ok(())
     }
 
     /// Runs `action` on the open database. A panic of the database engine means that the file broke its invariants.
     fn guarded<T>(&mut self, action: impl FnOnce(&Database, &Path) -> Result<T>) -> Result<T> {
-        let Self { opener, path, db } = self;
+        let Self { opener, path, db, .. } = self;
         let run = AssertUnwindSafe(|| {
             let open = match db.take() {
                 Some(open) => open,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -75,7 +76,8 @@ impl Faulty {
     fn store(&self) -> Result<Embedded, Error> {
         let medium = self.clone();
         let path = PathBuf::from("faulty");
-        Embedded::start(Disk::new(Box::new(move || medium.open()), path.clone()), path, None, Options::default())
+        let disk = Disk::new(Box::new(move || medium.open()), Box::new(|| Ok(())), path.clone());
+        Embedded::start(disk, path, None, Options::default())
     }
 }
 
@@ -244,5 +246,47 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
         }
         drop(store);
         assert_eq!(disk.store().expect("reopen").list(ListOptions::default()).await.expect("list"), kept);
+    }
+}
+
+/// After the rename the new file is the store, even if it is not known whether the directory is on the disk.
+#[tokio::test]
+async fn a_change_over_that_can_not_be_synced_loses_nothing() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join(super::DATABASE);
+    disk::create(&path, &Snapshot::empty()).expect("new database");
+    let (broken, tried) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let keeper = {
+        let (broken, tried) = (broken.clone(), tried.clone());
+        move || {
+            tried.fetch_add(1, Ordering::SeqCst);
+            if broken.load(Ordering::SeqCst) { Err(io::Error::other("injected")) } else { Ok(()) }
+        }
+    };
+    let opened = Disk::new(disk::file(path.clone()), Box::new(keeper), path.clone());
+    let options = Options { rewrite_from: 1, ..Options::default() };
+    let store = Embedded::start(opened, path, None, options).expect("open");
+    let mut acknowledged = Vec::new();
+    let mut write = async |n: usize| {
+        let key = format!("/{n}");
+        let result = store.create(&key, "x".into(), None).await;
+        if result.is_ok() {
+            acknowledged.push(key);
+        }
+        result
+    };
+    let mut n = 0;
+    while tried.load(Ordering::SeqCst) == 0 {
+        n += 1;
+        drop(write(n).await);
+        assert!(n < 100_000, "the file is not written anew");
+    }
+    write(n + 1).await.expect_err("a durable write needs the directory on the disk");
+    broken.store(false, Ordering::SeqCst);
+    write(n + 1).await.expect("the disk is fine again");
+    drop(store);
+    let store = Embedded::open(dir.path(), Options::default()).expect("reopen");
+    for key in &acknowledged {
+        assert!(store.get(key).await.expect("get").is_some(), "{key} is lost");
     }
 }

@@ -89,7 +89,7 @@ impl Embedded {
         if !path.exists() {
             disk::create(&path, &Snapshot::empty())?;
         }
-        let disk = Disk::new(disk::file(path.clone()), path.clone());
+        let disk = Disk::new(disk::file(path.clone()), disk::directory(path.clone()), path.clone());
         Self::start(disk, path, Some(lock), options)
     }
 
