@@ -73,11 +73,11 @@ impl<M: Mapping> Mapped<M> {
 }
 
 /// One value that can't be read must not keep all others from being seen: it stays as it is kept.
-fn or_kept(read: Result<KeyValue>, kept: KeyValue) -> KeyValue {
-    read.unwrap_or_else(|error| {
-        tracing::error!(key = kept.key, %error, "stored value can not be read");
-        kept
-    })
+fn unless_unreadable(kv: &mut KeyValue, read: Result<KeyValue>) {
+    match read {
+        Ok(read) => *kv = read,
+        Err(error) => tracing::error!(key = kv.key, %error, "stored value can not be read"),
+    }
 }
 
 #[async_trait]
@@ -99,7 +99,8 @@ impl<M: Mapping> Store for Mapped<M> {
         let mut listing = self.inner.list(options).await?;
         for kv in &mut listing.items {
             kv.key = self.mapping.key_here(std::mem::take(&mut kv.key));
-            *kv = or_kept(self.mapping.value_here(kv.clone()).await, kv.clone());
+            let read = self.mapping.value_here(kv.clone()).await;
+            unless_unreadable(kv, read);
         }
         Ok(listing)
     }
@@ -134,7 +135,9 @@ impl<M: Mapping> Store for Mapped<M> {
                 Ok(match event? {
                     WatchEvent::Put(mut kv) => {
                         kv.key = mapping.key_here(kv.key);
-                        WatchEvent::Put(or_kept(mapping.watched(kv.clone()).await, kv))
+                        let read = mapping.watched(kv.clone()).await;
+                        unless_unreadable(&mut kv, read);
+                        WatchEvent::Put(kv)
                     }
                     WatchEvent::Delete { key, revision } => WatchEvent::Delete { key: mapping.key_here(key), revision },
                     progress => progress,
