@@ -82,27 +82,7 @@ pub enum DurabilityArg {
 
 /// `5m`, `1h30m`, `0`.
 fn duration(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let bad = || format!("{text:?} is no duration: want 30s, 5m, 1h");
-    let mut total = Duration::ZERO;
-    let mut digits = String::new();
-    for c in text.chars() {
-        if c.is_ascii_digit() {
-            digits.push(c);
-            continue;
-        }
-        let seconds = match c {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            _ => return Err(bad()),
-        };
-        let number: u64 = std::mem::take(&mut digits).parse().map_err(|_| bad())?;
-        total += Duration::from_secs(number.checked_mul(seconds).ok_or_else(bad)?);
-    }
-    if digits.is_empty() && !text.is_empty() { Ok(total) } else { Err(bad()) }
+    pintle_store::duration::parse(text).ok_or_else(|| format!("{text:?} is no duration: want 30s, 5m, 1h"))
 }
 
 /// Opens the store that the flags say. Must be called within the runtime.
@@ -339,19 +319,4 @@ async fn copy_into(copy: &Snapshot, target: &Target) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_as_in_go() {
-        for (text, seconds) in [("0", 0), ("5m", 300), ("1h30m", 5400), ("90s", 90)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in ["", "5", "m", "5d", "1h30"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 }

@@ -13,6 +13,7 @@
 
 mod contract;
 pub mod copy;
+pub mod duration;
 pub mod embedded;
 pub mod encryption;
 mod error;

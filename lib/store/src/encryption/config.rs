@@ -6,6 +6,7 @@ use base64::Engine;
 use serde::Deserialize;
 
 use super::ciphers::{Algorithm, Cipher};
+use crate::duration;
 use crate::error::{Error, Result};
 
 const GROUP: &str = "apiserver.config.k8s.io/";
@@ -124,7 +125,7 @@ fn provider(file: FileProvider) -> Result<Provider> {
             return Err(bad(format!("kms {}: only apiVersion v2 is supported", file.name)));
         }
         let timeout = match &file.timeout {
-            Some(text) => duration(text).ok_or_else(|| bad(format!("kms {}: bad timeout", file.name)))?,
+            Some(text) => duration::parse(text).ok_or_else(|| bad(format!("kms {}: bad timeout", file.name)))?,
             None => KMS_TIMEOUT,
         };
         found.push(Provider::Kms { name: file.name, endpoint: file.endpoint, timeout });
@@ -147,18 +148,6 @@ fn keys(algorithm: Algorithm, file: Keys) -> Result<Vec<(String, Cipher)>> {
         Ok((key.name, cipher))
     };
     file.keys.into_iter().map(key).collect()
-}
-
-/// `3s`, `250ms`, `1m`.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let number: u64 = text[..digits].parse().ok()?;
-    match &text[digits..] {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(60 * number)),
-        _ => None,
-    }
 }
 
 fn bad(why: String) -> Error {
