@@ -302,25 +302,50 @@ pub fn encode(schema: &Schema, value: &Value, encoding: Encoding, pretty: bool) 
     })
 }
 
-/// A list in protobuf out of its items' cached messages.
-pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<Bytes, ApiError> {
-    let mut raw = Vec::new();
-    delimited(1, &list_meta(call, meta)?, &mut raw);
-    for entry in &page.entries {
-        delimited(2, &message_of(call, entry)?, &mut raw);
-    }
-    Ok(envelope(&call.resource.api_version(), &format!("{}List", call.resource.kind), &raw).into())
+/// A list in protobuf: all before its items, and the items' messages, to be written as [`item_head`] says.
+pub struct ProtobufList {
+    /// The envelope up to the first item.
+    pub head: Vec<u8>,
+    /// What is cached of each item.
+    pub messages: Vec<Bytes>,
+    /// The size of it all.
+    pub size: usize,
 }
 
-/// A list of metadata in protobuf: the first field of every item's cached message is its metadata.
-pub fn protobuf_metadata_list(call: &Call, page: &Page, meta: &Value, api_version: &str) -> Result<Bytes, ApiError> {
-    let mut raw = Vec::new();
-    delimited(1, &list_meta(call, meta)?, &mut raw);
-    for entry in &page.entries {
-        let message = message_of(call, entry)?;
-        delimited(2, protobuf::first_field(&message), &mut raw);
-    }
-    Ok(envelope(api_version, "PartialObjectMetadataList", &raw).into())
+/// What an envelope has behind its message: no content encoding, no content type.
+pub const TAIL: [u8; 4] = [3 << 3 | 2, 0, 4 << 3 | 2, 0];
+
+/// A list of objects in protobuf.
+pub fn protobuf_list(call: &Call, page: &Page, meta: &Value) -> Result<ProtobufList, ApiError> {
+    let messages = page.entries.iter().map(|entry| message_of(call, entry)).collect::<Result<_, _>>()?;
+    let kind = format!("{}List", call.resource.kind);
+    Ok(list(&call.resource.api_version(), &kind, &list_meta(call, meta)?, messages))
+}
+
+/// A list of metadata in protobuf: the first field of every object's message is its metadata.
+pub fn protobuf_metadata_list(
+    call: &Call,
+    page: &Page,
+    meta: &Value,
+    api_version: &str,
+) -> Result<ProtobufList, ApiError> {
+    let metadata = |entry| message_of(call, entry).map(|message| message.slice_ref(protobuf::first_field(&message)));
+    let messages = page.entries.iter().map(|entry| metadata(entry)).collect::<Result<_, _>>()?;
+    Ok(list(api_version, "PartialObjectMetadataList", &list_meta(call, meta)?, messages))
+}
+
+fn list(api_version: &str, kind: &str, meta: &[u8], messages: Vec<Bytes>) -> ProtobufList {
+    let mut first = Vec::new();
+    delimited(1, meta, &mut first);
+    let items: usize = messages.iter().map(|message| 1 + varint_size(message.len()) + message.len()).sum();
+    let mut head = envelope_head(api_version, kind, first.len() + items);
+    head.extend_from_slice(&first);
+    ProtobufList { size: head.len() + items + TAIL.len(), head, messages }
+}
+
+/// What stands before an item's message.
+pub fn item_head(message: &[u8], out: &mut impl bytes::BufMut) {
+    delimiter(2, message.len(), out);
 }
 
 fn list_meta(call: &Call, meta: &Value) -> Result<Vec<u8>, ApiError> {
@@ -360,28 +385,41 @@ pub fn protobuf_event(call: &Call, kind: &str, entry: &Entry) -> Result<Vec<u8>,
 
 /// A message in its envelope.
 fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut out = envelope_head(api_version, kind, message.len());
+    out.extend_from_slice(message);
+    out.extend_from_slice(&TAIL);
+    out
+}
+
+/// An envelope up to its message of that size.
+fn envelope_head(api_version: &str, kind: &str, size: usize) -> Vec<u8> {
     let mut meta = Vec::new();
     delimited(1, api_version.as_bytes(), &mut meta);
     delimited(2, kind.as_bytes(), &mut meta);
-    let mut out = Vec::with_capacity(message.len() + meta.len() + 32);
+    let mut out = Vec::with_capacity(meta.len() + 64);
     out.extend_from_slice(&protobuf::MAGIC);
     delimited(1, &meta, &mut out);
-    delimited(2, message, &mut out);
-    delimited(3, b"", &mut out);
-    delimited(4, b"", &mut out);
+    delimiter(2, size, &mut out);
     out
 }
 
 /// A length-delimited protobuf field.
 pub(crate) fn delimited(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    let mut length = bytes.len();
+    delimiter(number, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn delimiter(number: u8, mut length: usize, out: &mut impl bytes::BufMut) {
+    out.put_u8(number << 3 | 2);
     while length >= 0x80 {
-        out.push((length & 0x7f) as u8 | 0x80);
+        out.put_u8((length & 0x7f) as u8 | 0x80);
         length >>= 7;
     }
-    out.push(length as u8);
-    out.extend_from_slice(bytes);
+    out.put_u8(length as u8);
+}
+
+fn varint_size(value: usize) -> usize {
+    (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
 /// One watch event in any encoding.

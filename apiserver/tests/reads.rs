@@ -161,3 +161,42 @@ async fn one_object_in_two_groups_and_versions() {
     assert_eq!((&other["note"], &other["regarding"]["name"]), (&json!("m"), &json!("p")));
     assert_eq!(other["apiVersion"], "events.k8s.io/v1");
 }
+
+#[tokio::test]
+async fn large_lists_say_the_same_in_every_form() {
+    let server = Server::with_namespace().await;
+    let text = "0123456789abcdef".repeat(512);
+    for index in 0..40 {
+        let object = json!({"metadata": {"name": format!("m{index:02}"), "labels": {"env": "prod"}, "annotations": {"odd": "}{\""}},
+                            "data": {"env": "1", "lifecycle": text}});
+        server.ok("POST", CONFIG_MAPS, object).await;
+    }
+    let schema = pintle_api::schema();
+    let list = server.ok("GET", CONFIG_MAPS, json!(null)).await;
+    assert_eq!(names(&list).len(), 40);
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let answer = server.send("GET", CONFIG_MAPS, "", &[("accept", protobuf)]).await;
+    assert!(answer.bytes.len() > 256 * 1024, "{} bytes", answer.bytes.len());
+    let decoded = pintle_machinery::codec::protobuf::decode(schema, &answer.bytes).expect("list").value;
+    assert_eq!(decoded["items"], list["items"]);
+    assert_eq!(decoded["metadata"], list["metadata"]);
+
+    let metadata = |item: &Value| item["metadata"].clone();
+    let wanted: Vec<Value> = list["items"].as_array().expect("items").iter().map(metadata).collect();
+    for accept in ["application/json", protobuf] {
+        let accept = format!("{accept};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io");
+        let answer = server.send("GET", CONFIG_MAPS, "", &[("accept", &accept)]).await;
+        let value = match answer.bytes.first() {
+            Some(b'{') => answer.json(),
+            _ => pintle_machinery::codec::protobuf::decode(schema, &answer.bytes).expect("metadata").value,
+        };
+        let got: Vec<Value> = value["items"].as_array().expect("items").iter().map(metadata).collect();
+        assert_eq!(got, wanted, "{accept}");
+    }
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let rows = server.send("GET", CONFIG_MAPS, "", &table).await.json();
+    let one = server.send("GET", &format!("{CONFIG_MAPS}/m00"), "", &table).await.json();
+    assert_eq!(rows["rows"].as_array().map(Vec::len), Some(40));
+    assert_eq!(rows["rows"][0], one["rows"][0], "a list shows what a single object shows");
+    assert_eq!(rows["rows"][0]["cells"][1], 2, "keys of data count, whatever they are called");
+}

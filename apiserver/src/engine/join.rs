@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::table::{self, Include};
 use super::{Call, present};
 use crate::cache::entry::Entry;
-use crate::codec;
+use crate::codec::{self, ProtobufList};
 use crate::http::body::{self, Body};
 use crate::registry::Rules;
 
@@ -80,6 +80,35 @@ pub fn json(head: String, entries: Vec<Arc<Entry>>, item: Item, content_type: &s
     }
     let stream = futures::stream::iter(std::iter::from_fn(move || (!parts.done).then(|| parts.part(PART))));
     present::with_body(StatusCode::OK, content_type, body::stream(stream))
+}
+
+/// A list in protobuf.
+pub fn protobuf(list: ProtobufList, content_type: &str) -> Response<Body> {
+    let ProtobufList { head, messages, size } = list;
+    let (mut head, mut messages) = (Some(head), messages.into_iter());
+    let mut part = move |limit: usize| {
+        let mut out = BytesMut::with_capacity(limit.min(size) + 16 * 1024);
+        out.extend_from_slice(&head.take()?);
+        while out.len() < limit {
+            let Some(message) = messages.next() else {
+                out.extend_from_slice(&codec::TAIL);
+                return Some(out.freeze());
+            };
+            codec::item_head(&message, &mut out);
+            out.extend_from_slice(&message);
+        }
+        // There is more: nothing of the head.
+        head = Some(Vec::new());
+        Some(out.freeze())
+    };
+    if size < ONE_PIECE {
+        return present::bytes(StatusCode::OK, content_type, part(usize::MAX).unwrap_or_default());
+    }
+    present::with_body(
+        StatusCode::OK,
+        content_type,
+        body::stream(futures::stream::iter(std::iter::from_fn(move || part(PART)))),
+    )
 }
 
 /// The head of a list whose items are given to [`json`]: `empty` is the list without items, which are its last field.

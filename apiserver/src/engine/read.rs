@@ -148,8 +148,8 @@ pub async fn list(call: &Call) -> Answer {
             joined(call, page, &metadata_list(v1, meta, Vec::new()), Item::Metadata(meta_version(v1)))
         }
         (Form::Metadata(v1), Encoding::Protobuf, _) if stored_form => {
-            let bytes = codec::protobuf_metadata_list(call, &page, &meta, meta_version(v1))?;
-            Ok(present::bytes(StatusCode::OK, &accepted.content_type(false), bytes))
+            let list = codec::protobuf_metadata_list(call, &page, &meta, meta_version(v1))?;
+            Ok(join::protobuf(list, &accepted.content_type(false)))
         }
         (Form::Table(v1), ..) => {
             let include = Include::parse(&call.query)?;
@@ -161,7 +161,9 @@ pub async fn list(call: &Call) -> Answer {
             let items = page.entries.iter().map(|entry| present::partial_metadata(&entry.value(), v1)).collect();
             present::object(call, StatusCode::OK, &metadata_list(v1, meta, items))
         }
-        (Form::Object, Encoding::Protobuf, _) => protobuf(call, &page, &meta),
+        (Form::Object, Encoding::Protobuf, _) => {
+            Ok(join::protobuf(codec::protobuf_list(call, &page, &meta)?, Encoding::Protobuf.media_type()))
+        }
         _ => present::object(call, StatusCode::OK, &list_value(call, &page, meta)),
     }
 }
@@ -207,9 +209,4 @@ fn list_value(call: &Call, page: &Page, meta: Value) -> Value {
         .collect();
     json!({"kind": format!("{}List", call.resource.kind), "apiVersion": call.resource.api_version(),
            "metadata": meta, "items": items})
-}
-
-fn protobuf(call: &Call, page: &Page, meta: &Value) -> Answer {
-    let bytes = codec::protobuf_list(call, page, meta)?;
-    Ok(present::bytes(StatusCode::OK, Encoding::Protobuf.media_type(), bytes))
 }
