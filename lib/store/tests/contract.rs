@@ -13,19 +13,19 @@ use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent};
 /// One test function per engine and per case.
 macro_rules! contract {
     ($($case:ident),* $(,)?) => {
-        contract!(@engine memory $($case)*);
-        contract!(@engine embedded $($case)*);
-        contract!(@engine etcd $($case)*);
+        contract!(@engine memory [] $($case)*);
+        contract!(@engine embedded [] $($case)*);
+        contract!(@engine etcd [#[ignore = "needs upstream's etcd"]] $($case)*);
     };
-    (@engine $engine:ident $($case:ident)*) => {
-        mod $engine { $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                if let Some(subject) = super::common::$engine().await {
-                    super::$case(subject).await;
-                }
-            }
-        )* }
+    (@engine $engine:ident $attributes:tt $($case:ident)*) => {
+        mod $engine { $( contract!(@case $engine $attributes $case); )* }
+    };
+    (@case $engine:ident [$(#[$attribute:meta])*] $case:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        $(#[$attribute])*
+        async fn $case() {
+            super::$case(super::common::$engine().await).await;
+        }
     };
 }
 

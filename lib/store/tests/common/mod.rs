@@ -72,36 +72,33 @@ fn open(dir: &TempDir) -> Embedded {
 }
 
 /// The model.
-pub async fn memory() -> Option<Subject> {
+pub async fn memory() -> Subject {
     let store = Arc::new(Memory::new(window()));
     let (ttl, late) = (Duration::from_millis(150), Duration::from_secs(2));
-    Some(Subject { store, ttl, late, windowed: true, stands_on: Ground::Nothing })
+    Subject { store, ttl, late, windowed: true, stands_on: Ground::Nothing }
 }
 
 /// The engine on disk.
-pub async fn embedded() -> Option<Subject> {
+pub async fn embedded() -> Subject {
     let dir = tempfile::tempdir().expect("temporary directory");
     let store = Arc::new(open(&dir));
     let (ttl, late) = (Duration::from_millis(150), Duration::from_secs(2));
-    Some(Subject { store, ttl, late, windowed: true, stands_on: Ground::Directory(dir) })
+    Subject { store, ttl, late, windowed: true, stands_on: Ground::Directory(dir) }
 }
 
-/// etcd, if `PINTLE_UPSTREAM_BIN` names a directory with its binary.
-pub async fn etcd() -> Option<Subject> {
-    let cluster = Cluster::start(1)?;
+/// etcd.
+pub async fn etcd() -> Subject {
+    let cluster = Cluster::start(1);
     let store = Arc::new(cluster.store());
     store.current_revision().await.expect("etcd answers");
     let (ttl, late) = (Duration::from_secs(1), Duration::from_secs(5));
-    Some(Subject { store, ttl, late, windowed: false, stands_on: Ground::Etcd(cluster) })
+    Subject { store, ttl, late, windowed: false, stands_on: Ground::Etcd(cluster) }
 }
 
-/// etcd's binary.
-pub fn etcd_binary() -> Option<PathBuf> {
-    let found = std::env::var_os("PINTLE_UPSTREAM_BIN").map(|dir| PathBuf::from(dir).join("etcd"));
-    if found.is_none() {
-        eprintln!("skipped: PINTLE_UPSTREAM_BIN names no directory with etcd");
-    }
-    found
+/// etcd's binary, without which its tests must not be run.
+fn etcd_binary() -> PathBuf {
+    let dir = std::env::var_os("PINTLE_UPSTREAM_BIN").expect("PINTLE_UPSTREAM_BIN names a directory with etcd");
+    PathBuf::from(dir).join("etcd")
 }
 
 /// A cluster of etcd members on loopback, ended when dropped.
@@ -122,24 +119,24 @@ pub struct Member {
 
 impl Cluster {
     /// Starts so many members.
-    pub fn start(size: usize) -> Option<Self> {
-        let binary = etcd_binary()?;
+    pub fn start(size: usize) -> Self {
+        let binary = etcd_binary();
         let member = |at: usize| Member { name: format!("m{at}"), client: free_port(), peer: free_port(), child: None };
         let members = (0..size).map(member).collect();
         let dir = tempfile::tempdir().expect("temporary directory");
         let mut cluster = Self { binary, members, dir, tls: None };
         (0..size).for_each(|at| cluster.run(at));
-        Some(cluster)
+        cluster
     }
 
     /// Starts one member that shows a certificate to its clients and wants theirs.
-    pub fn start_with_tls(files: &TlsFiles) -> Option<Self> {
-        let mut cluster = Self::start(1)?;
+    pub fn start_with_tls(files: &TlsFiles) -> Self {
+        let mut cluster = Self::start(1);
         cluster.kill(0);
         cluster.dir = tempfile::tempdir().expect("temporary directory");
         cluster.tls = Some(files.clone());
         cluster.run(0);
-        Some(cluster)
+        cluster
     }
 
     /// Starts a member (again).
