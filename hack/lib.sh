@@ -1,13 +1,15 @@
-# Sourced by hack/up and hack/test: what both install and build. The working directory is the project's root.
+# Sourced by the commands of hack/: what they install, build and run. The working directory is the project's root.
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin:$HOME/.cargo/bin
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+# Where upstream's programs are built.
+upstream=$target/upstream
 
 say() { printf '== %s\n' "$*"; }
 
 # Debian packages that the node and the tests use: command or file that shows it is there, package.
 packages=(
   containerd:containerd runc:runc /usr/lib/cni/ptp:containernetworking-plugins nft:nftables
-  conntrack:conntrack ip:iproute2 iptables:iptables nsenter:util-linux cc:gcc curl:curl openssl:openssl pgrep:procps
+  conntrack:conntrack ip:iproute2 iptables:iptables nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev curl:curl openssl:openssl pgrep:procps
   /bin/busybox:busybox-static
 )
 
@@ -31,6 +33,16 @@ need_client_packages() {
   install_packages ${missing[@]+"${missing[@]}"}
 }
 
+# What building the images of upstream's tests needs: tools, and the lists of Debian's packages.
+need_image_packages() {
+  local missing=() tool
+  for tool in make bzip2 xz:xz-utils; do
+    command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
+  done
+  install_packages ${missing[@]+"${missing[@]}"}
+  apt-cache show iperf >/dev/null 2>&1 || apt-get update -qq
+}
+
 install_packages() {
   [ $# -gt 0 ] || return 0
   say "installing $*"
@@ -42,6 +54,7 @@ install_packages() {
   [ -z "$made" ] || rm -f $policy
 }
 
+# The release binary, which hack/up and hack/bench use.
 build_pintle() {
   say "building pintle (release)"
   cargo build --release --locked -p pintle
@@ -52,6 +65,18 @@ built_pintle() {
   echo "$target/release/pintle"
 }
 
+# Sets PINTLE and HACK (the project tools) for tests that run them: those of the unit tests' build, so that everything is compiled once.
+# PINTLE=BINARY tests that binary.
+need_tested() {
+  if [ -z "${PINTLE:-}" ] || [ -z "${HACK:-}" ]; then
+    say "building the workspace with its tests"
+    cargo build --workspace --all-targets --locked
+  fi
+  PINTLE=$(realpath "${PINTLE:-$target/debug/pintle}")
+  HACK=$(realpath "${HACK:-$target/debug/pintle-hack}")
+  export PINTLE HACK
+}
+
 # Sets KUBECTL to a kubectl of v1.36 to v1.38: the one on the PATH, or one built from the Go module in conformance/upstream.
 need_kubectl() {
   local minor
@@ -59,10 +84,47 @@ need_kubectl() {
   case $minor in
     36|37|38) KUBECTL=$(command -v kubectl) ;;
     *)
-      KUBECTL=$PWD/$target/upstream/kubectl
-      [ "${target#/}" = "$target" ] || KUBECTL=$target/upstream/kubectl
-      [ -x "$KUBECTL" ] || { say "building kubectl from its Go module"; conformance/upstream/build "$(dirname "$KUBECTL")" kubectl; }
+      KUBECTL=$upstream/kubectl
+      [ -x "$KUBECTL" ] || { say "building kubectl from its Go module"; conformance/upstream/build "$upstream" kubectl; }
       ;;
   esac
   export KUBECTL
+}
+
+# A scratch directory WORK for test scripts, and the caller's HOME kept as OLDHOME: what a test leaves in its home is removed too.
+need_work() {
+  WORK=$(mktemp -d /tmp/pintle-e2e.XXXXXX)
+  export WORK OLDHOME=$HOME KUBECACHEDIR=$WORK/kube-cache HOME=$WORK UPSTREAM_BIN=$upstream
+}
+
+# Removes WORK unless a test failed or KEEP_LOGS is set.
+drop_work() {
+  if [ "$1" = 0 ] && [ -z "${KEEP_LOGS:-}" ]; then rm -rf "$WORK"; else echo "logs are in $WORK"; fi
+}
+
+# run_tests FOLDER [NAME...]: runs the folder's scripts, or those with these names (without their number), each for at most 15 minutes.
+# A script passes if it exits 0; with logs in LOGS, those of a failed one are kept.
+run_tests() {
+  local folder=$1 script name begin passed=0 failed=0 wanted
+  shift
+  for wanted in "$@"; do
+    compgen -G "$folder/[0-9]*-$wanted" >/dev/null || { echo "no test in $folder is called $wanted" >&2; return 2; }
+  done
+  for script in "$folder"/*; do
+    name=$(basename "$script")
+    if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qxF "${name#*-}"; then continue; fi
+    say "test $name"
+    begin=$SECONDS
+    if timeout 900 "$script"; then
+      passed=$((passed + 1))
+      echo "   passed after $((SECONDS - begin)) s"
+    else
+      failed=$((failed + 1))
+      echo "   FAILED after $((SECONDS - begin)) s"
+      mkdir -p "$WORK/$name"
+      cp -r "${LOGS:-/nonexistent}" "$WORK/$name/" 2>/dev/null || true
+    fi
+  done
+  echo "$folder: $passed passed, $failed failed"
+  [ "$failed" = 0 ]
 }

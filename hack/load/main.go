@@ -1,7 +1,7 @@
 // Command load measures API servers: it starts upstream's kube-apiserver with etcd and Pintle's in turns on loopback, puts the same load
 // on both, and prints what an operation costs the server in processor time, beside throughput and latency, and the ratios.
 //
-//	load --pintle BIN --upstream-bin DIR [--rounds 2] [--pods 10000] [--workers 32] [--watchers 100] [--out FILE.json] [--html FILE.html]
+//	load --pintle BIN --upstream-bin DIR [--rounds 3] [--pods 10000] [--workers 32] [--watchers 100] [--out FILE.json] [--html FILE.html]
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	flag.StringVar(&o.store, "store", "embedded", "what Pintle keeps its state in: embedded, memory or etcd")
 	flag.StringVar(&o.out, "out", "", "file for the figures")
 	flag.StringVar(&o.html, "html", "", "file for the page with plots")
-	flag.IntVar(&o.rounds, "rounds", 2, "rounds in turns; the medians count")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds in turns; the medians count, so an odd number")
 	flag.IntVar(&o.pods, "pods", 10000, "pods")
 	flag.IntVar(&o.workers, "workers", 32, "concurrent clients")
 	flag.IntVar(&o.watchers, "watchers", 100, "watchers")

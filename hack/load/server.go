@@ -57,7 +57,7 @@ func startServer(ctx context.Context, o options, side string) (*server, error) {
 	s := &server{folder: folder}
 	begin := time.Now()
 	if side == "ours" {
-		err = s.startOurs(o)
+		err = s.startOurs(o, &begin)
 	} else {
 		err = s.startUpstream(o, &begin)
 	}
@@ -65,6 +65,7 @@ func startServer(ctx context.Context, o options, side string) (*server, error) {
 		err = s.ready(ctx)
 	}
 	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, s.lastWords())
 		s.stop()
 		return nil, err
 	}
@@ -92,7 +93,8 @@ func (s *server) startEtcd(o options) (string, error) {
 	return "", fmt.Errorf("etcd does not listen")
 }
 
-func (s *server) startOurs(o options) error {
+// startOurs starts Pintle's; begin is when its own process was started.
+func (s *server) startOurs(o options, begin *time.Time) error {
 	port, data := freePort(), filepath.Join(s.folder, "pintle")
 	arguments := []string{"--log", "warn", "apiserver", "--data-dir", data, "--port", strconv.Itoa(port), "--service-cidr", "10.97.0.0/16"}
 	if o.store == "etcd" {
@@ -104,6 +106,7 @@ func (s *server) startOurs(o options) error {
 	} else {
 		arguments = append(arguments, "--storage", o.store)
 	}
+	*begin = time.Now()
 	if err := s.spawn(o.pintle, arguments...); err != nil {
 		return err
 	}
@@ -150,7 +153,18 @@ func (s *server) ready(ctx context.Context) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("not ready within 30 s; see %s", s.folder)
+	return fmt.Errorf("not ready within 30 s")
+}
+
+// lastWords of its processes' logs.
+func (s *server) lastWords() string {
+	var words strings.Builder
+	logs, _ := filepath.Glob(filepath.Join(s.folder, "*.log"))
+	for _, log := range logs {
+		text, _ := os.ReadFile(log)
+		fmt.Fprintf(&words, "--- %s\n%s\n", filepath.Base(log), text[max(0, len(text)-2000):])
+	}
+	return words.String()
 }
 
 func (s *server) stop() {

@@ -149,6 +149,13 @@ impl<'a> Table<'a> {
         if ty.marker("structType") == Some("atomic") || ty.marker("mapType") == Some("atomic") {
             out.push_str(" atomic");
         }
+        if ty.has("union") {
+            out.push_str(" oneof");
+            if let Some(field) = fields.iter().find(|field| field.has("unionDiscriminator")) {
+                let json = field.tags.get("json").map_or("", String::as_str);
+                write!(out, "={}", json.split(',').next().unwrap_or_default())?;
+            }
+        }
         out.push('\n');
         for field in fields {
             self.field(out, ty, field).with_context(|| format!("field {} {}", field.name, field.ty))?;

@@ -24,8 +24,9 @@ pub struct Args {
 }
 
 /// Packages beside those of the served groups.
-const MORE: [&str; 5] = [
+const MORE: [&str; 6] = [
     "k8s.io/apimachinery/pkg/apis/meta/v1",
+    "k8s.io/apimachinery/pkg/version",
     "k8s.io/apimachinery/pkg/types",
     "k8s.io/api/admission/v1",
     "k8s.io/api/apidiscovery/v2",
@@ -63,6 +64,7 @@ fn tables(modules: &Modules, folder: &Path) -> Result<BTreeMap<String, String>> 
         tables.insert(format!("{}.txt", facts::short(import)), text);
     }
     tables.insert("resources.txt".to_owned(), resources::write(&resources));
+    tables.insert("versions.txt".to_owned(), resources::versions(modules)?);
     Ok(tables)
 }
 

@@ -1,9 +1,10 @@
-//! The resource table, out of the published discovery documents.
+//! The resource table, out of the published discovery documents and, for what they don't tell, the OpenAPI document.
 
 use std::{fmt::Write as _, path::Path};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::modules::Modules;
 
@@ -18,6 +19,8 @@ pub struct Resource {
     pub entry: Entry,
     /// Its subresources.
     pub subresources: Vec<Entry>,
+    /// A deletion is answered with the object rather than a Status.
+    pub returns_deleted: bool,
 }
 
 /// An entry of a discovery document.
@@ -66,6 +69,7 @@ struct Version {
 pub fn read(modules: &Modules) -> Result<Vec<Resource>> {
     let folder = modules.path("kubernetes").join("api/discovery");
     let groups: Groups = document(&folder, "apis.json")?;
+    let openapi = openapi(modules)?;
     let mut resources = read_version(&folder, "api__v1.json", "", "v1")?;
     for group in groups.groups {
         for Version { version } in group.versions {
@@ -73,7 +77,35 @@ pub fn read(modules: &Modules) -> Result<Vec<Resource>> {
             resources.extend(read_version(&folder, &file, &group.name, &version)?);
         }
     }
+    for resource in &mut resources {
+        resource.returns_deleted = returns_deleted(&openapi, resource);
+    }
     Ok(resources)
+}
+
+/// The groups and versions that upstream's server knows, served or not: those of the kinds that are of every group.
+pub fn versions(modules: &Modules) -> Result<String> {
+    let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+    let kinds = &openapi(modules)?["definitions"][options]["x-kubernetes-group-version-kind"];
+    let mut out = String::from("# The groups and versions that upstream knows, served or not: its options kinds are kinds of all of them.\n");
+    for kind in kinds.as_array().context("the kinds of DeleteOptions")? {
+        let part = |name: &str| kind[name].as_str().unwrap_or_default();
+        let _ = writeln!(out, "{}/{}", part("group"), part("version"));
+    }
+    Ok(out)
+}
+
+fn openapi(modules: &Modules) -> Result<Value> {
+    document(&modules.path("kubernetes").join("api/openapi-spec"), "swagger.json")
+}
+
+fn returns_deleted(openapi: &Value, resource: &Resource) -> bool {
+    let Resource { group, version, entry, .. } = resource;
+    let root = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{version}") };
+    let namespace = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
+    let path = format!("{root}{namespace}/{}/{{name}}", entry.name);
+    let answer = &openapi["paths"][path]["delete"]["responses"]["200"]["schema"]["$ref"];
+    answer.as_str().is_some_and(|name| name.ends_with(&format!(".{}", entry.kind)))
 }
 
 fn document<T: serde::de::DeserializeOwned>(folder: &Path, file: &str) -> Result<T> {
@@ -92,6 +124,7 @@ fn read_version(folder: &Path, file: &str, group: &str, version: &str) -> Result
                 version: version.to_owned(),
                 entry,
                 subresources: Vec::new(),
+                returns_deleted: false,
             }),
             Some(parent) => {
                 let owner = resources.iter_mut().find(|resource| resource.entry.name == parent);
@@ -106,6 +139,7 @@ fn read_version(folder: &Path, file: &str, group: &str, version: &str) -> Result
 pub fn write(resources: &[Resource]) -> String {
     let mut out = String::from(
         "# version GROUP/VERSION, then one line a resource: plural kind singular scope verbs [short=] [categories=] [hash=]\n\
+         # [deleted=object, if a deletion is answered with the object]\n\
          # and one line a subresource: name kind (or group/version/kind) verbs. The order is discovery's.\n",
     );
     let mut current = None;
@@ -131,6 +165,9 @@ fn write_resource(out: &mut String, resource: &Resource) {
     }
     if !resource.entry.storage_version_hash.is_empty() {
         let _ = write!(out, " hash={}", resource.entry.storage_version_hash);
+    }
+    if resource.returns_deleted {
+        out.push_str(" deleted=object");
     }
     out.push('\n');
     for sub in &resource.subresources {
