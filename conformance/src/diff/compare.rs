@@ -96,7 +96,8 @@ fn first(upstream: &Answer, ours: &Answer, sent: &str) -> Option<Difference> {
     let (theirs, our_body) = (body(upstream, sent), body(ours, sent));
     let mut found = Vec::new();
     if upstream.status != ours.status {
-        let shown = |answer: &Answer, body: &Value| Value::String(format!("{} {}", answer.status, body["message"]));
+        let why = |body: &Value| body.get("message").or(body.get("stderr")).cloned().unwrap_or_default();
+        let shown = |answer: &Answer, body: &Value| Value::String(format!("{} {}", answer.status, why(body)));
         found.push(Difference {
             class: Class::Status,
             path: "status".into(),
@@ -248,6 +249,7 @@ fn field<'a>(map: &'a serde_json::Map<String, Value>, name: &str) -> &'a Value {
 }
 
 fn class_of(path: &str) -> Class {
+    let path = path.trim_start_matches("stdout.");
     if path.contains("metadata.managedFields") {
         Class::ManagedFields
     } else if path.starts_with("metadata") {

@@ -10,6 +10,7 @@ mod compare;
 mod corpus;
 mod generate;
 mod known;
+mod kubectl;
 mod objects;
 mod patch_bodies;
 mod patches;

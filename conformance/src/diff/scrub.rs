@@ -31,7 +31,8 @@ const UNORDERED: [&str; 2] = ["resourceRules", "nonResourceRules"];
 /// Fields that a server fills with whatever is free; they differ unless the client asked for a value.
 const ALLOCATED: [&str; 4] = ["clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"];
 
-fn pattern(text: &str) -> Regex {
+/// A pattern that is part of the program.
+pub fn pattern(text: &str) -> Regex {
     match Regex::new(text) {
         Ok(regex) => regex,
         // Cannot happen: the patterns are part of the program.

@@ -30,7 +30,8 @@ pub struct Pair {
     /// Upstream's kubectl.
     pub kubectl: PathBuf,
     processes: Vec<Child>,
-    _directory: tempfile::TempDir,
+    /// What they keep; removed at the end.
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Pair {
@@ -59,7 +60,24 @@ impl Pair {
         let theirs = home.join("upstream.kubeconfig");
         write_kubeconfig(&kubeconfig, &theirs, upstream_port)?;
         let upstream = ready("upstream", &theirs, &home.join("upstream.log")).await?;
-        Ok(Self { upstream, ours, kubectl: bin.join("kubectl"), processes, _directory: directory })
+        Ok(Self { upstream, ours, kubectl: bin.join("kubectl"), processes, _directory: Some(directory) })
+    }
+
+    /// Two servers that are not there, for tests of what goes around them.
+    #[cfg(test)]
+    pub async fn idle(home: &Path, kubectl: PathBuf) -> anyhow::Result<Self> {
+        let mut servers = Vec::new();
+        for name in ["upstream", "ours"] {
+            let kubeconfig = home.join(format!("{name}.kubeconfig"));
+            let config = json!({
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c",
+            });
+            std::fs::write(&kubeconfig, config.to_string())?;
+            servers.push(Server::connect(name, &kubeconfig).await?);
+        }
+        let (Some(ours), Some(upstream)) = (servers.pop(), servers.pop()) else { anyhow::bail!("two servers") };
+        Ok(Self { upstream, ours, kubectl, processes: Vec::new(), _directory: None })
     }
 
     /// Sends the same request to both.

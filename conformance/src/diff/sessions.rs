@@ -3,19 +3,16 @@
 //! for each served version, with `$gv` and `$root`.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
-use std::sync::LazyLock;
 
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use pintle_api::Resource;
-use regex::Regex;
-use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use serde_json::Value;
 
 use super::Bounds;
 use super::compare::{self, Comparison, Difference};
 use super::corpus::{Corpus, Sample};
+use super::kubectl;
 use super::score::Found;
 use super::script::{self, Action, Script, Step};
 use super::scrub;
@@ -24,9 +21,6 @@ use super::wire::{Answer, Request, Server, Status};
 
 /// Sessions that are played at once.
 const AT_ONCE: usize = 3;
-
-/// Ages, which nobody can compare.
-static AGE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b(\d+m)?\d+s( ago)?\b|<invalid>").ok());
 
 type Variables = BTreeMap<String, String>;
 
@@ -52,7 +46,7 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
         .collect();
     let mut found = Found::default();
     let mut played =
-        stream::iter(&sessions).map(|session| async move { (session, play(pair, session).await) }).buffered(AT_ONCE);
+        stream::iter(&sessions).map(|session| async move { (session, whole(pair, session).await) }).buffered(AT_ONCE);
     while let Some((session, comparisons)) = played.next().await {
         for comparison in comparisons.with_context(|| format!("session {}", session.name))? {
             found.add(&session.name, comparison);
@@ -123,9 +117,14 @@ fn variables_of(sample: &Sample, namespace: &str) -> Variables {
     list.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
+/// A session in its own namespace.
+async fn whole(pair: &Pair, session: &Session<'_>) -> anyhow::Result<Vec<Comparison>> {
+    pair.namespace(&session.namespace).await?;
+    play(pair, session).await
+}
+
 /// Plays a session. What a step keeps of the answers may be another thing on each server.
 async fn play(pair: &Pair, session: &Session<'_>) -> anyhow::Result<Vec<Comparison>> {
-    pair.namespace(&session.namespace).await?;
     let (mut theirs, mut own) = (session.variables.clone(), session.variables.clone());
     let mut comparisons = Vec::new();
     for step in &session.script.steps {
@@ -170,7 +169,7 @@ fn request(step: &Step, variables: &Variables) -> anyhow::Result<Request> {
     match &step.action {
         Action::Kubectl(arguments) => {
             let words: Vec<String> = arguments.iter().map(|word| fill(word, variables)).collect();
-            Ok(Request::new("kubectl", words.join("\u{1f}")).bytes(body.into_bytes()))
+            Ok(kubectl::request(&words, body.into_bytes()))
         }
         Action::Request(method, path, headers) => {
             let mut request = Request::new(method, fill(path, variables));
@@ -195,39 +194,8 @@ fn request(step: &Step, variables: &Variables) -> anyhow::Result<Request> {
 async fn act(server: &Server, pair: &Pair, step: &Step, request: &Request, namespace: &str) -> anyhow::Result<Answer> {
     match step.action {
         Action::Request(..) => server.send(request).await,
-        Action::Kubectl(_) => kubectl(server, pair, request, namespace).await,
+        Action::Kubectl(_) => kubectl::run(&pair.kubectl, server, request, namespace).await,
     }
-}
-
-/// Runs kubectl; its exit status is the answer's, its output the body.
-async fn kubectl(server: &Server, pair: &Pair, request: &Request, namespace: &str) -> anyhow::Result<Answer> {
-    let mut command = tokio::process::Command::new(&pair.kubectl);
-    command.arg("--kubeconfig").arg(&server.kubeconfig).args(["-n", namespace]);
-    command.arg("--cache-dir").arg(server.kubeconfig.with_extension("cache"));
-    command.args(request.path.split('\u{1f}')).kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("starting kubectl")?;
-    if let Some(mut input) = child.stdin.take() {
-        // kubectl may end without reading it.
-        let _ = input.write_all(&request.body).await;
-    }
-    let output = child.wait_with_output().await?;
-    let text = |bytes: &[u8]| {
-        let text = scrub::text(&String::from_utf8_lossy(bytes));
-        AGE.as_ref().map_or_else(|| text.clone(), |age| age.replace_all(&text, "<age>").into_owned())
-    };
-    let body = match serde_json::from_slice::<Value>(&output.stdout) {
-        Ok(value) if value.is_object() => value,
-        _ => {
-            let lines = text(&output.stdout);
-            let folded: Vec<String> =
-                lines.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-            json!(folded)
-        }
-    };
-    let errors: Vec<String> = text(&output.stderr).lines().map(str::to_owned).collect();
-    let body = json!({"stdout": body, "stderr": errors}).to_string().into_bytes();
-    Ok(Answer { status: Status::Exit(output.status.code()), body, ..Answer::default() })
 }
 
 fn captured(answer: &Answer, path: &str) -> String {
@@ -301,5 +269,45 @@ fn keyed(value: Value) -> BTreeMap<String, Value> {
                 .collect()
         }
         other => [(String::new(), other)].into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::compare::Class;
+    use super::*;
+
+    /// Says the same of both servers, but for three command lines.
+    const KUBECTL: &str = r#"#!/bin/sh
+case "$2 $7" in
+  *ours.kubeconfig*output) echo "pod 2" ;;
+  *ours.kubeconfig*error) echo "pod 1"; echo "warning" >&2 ;;
+  *ours.kubeconfig*status) echo "pod 1"; exit 1 ;;
+  *) echo "pod 1" ;;
+esac
+"#;
+
+    #[tokio::test]
+    async fn wrong_output_errors_and_exit_status_of_kubectl_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("kubectl");
+        std::fs::write(&program, KUBECTL).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let pair = Pair::idle(dir.path(), program).await.unwrap();
+        let text = "== a\nkubectl same\n== b\nkubectl output\n== c\nkubectl error\n== d\nkubectl status\n";
+        let script = script::parse(text).unwrap();
+        let session = Session { name: "x".into(), script: &script, variables: Variables::new(), namespace: "n".into() };
+        let classes: Vec<_> = play(&pair, &session)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|one| one.difference.map(|difference| (difference.class, difference.path)))
+            .collect();
+        let seen = |class: Class, path: &str| Some((class, path.to_owned()));
+        let expected =
+            [None, seen(Class::Body, "stdout[0]"), seen(Class::Body, "stderr"), seen(Class::Status, "status")];
+        assert_eq!(classes, expected);
     }
 }

@@ -188,3 +188,25 @@ impl Server {
         Ok(Answer { status: Status::Http(parts.status.as_u16()), headers, body })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_twice_is_an_answer() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let broken = tokio::spawn(async move {
+            for _ in 0..2 {
+                drop(listener.accept().await.unwrap());
+            }
+        });
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = kube::Client::try_from(config).unwrap();
+        let server = Server { name: "ours", kubeconfig: PathBuf::new(), client };
+        let answer = server.send(&Request::new("GET", "/readyz")).await.unwrap();
+        assert_eq!(answer.status, Status::Broken);
+        broken.await.unwrap();
+    }
+}
