@@ -224,18 +224,21 @@ pub fn to_served(call: &Call, object: &mut Value) {
     }
 }
 
-/// Defaults of the schema and of the kind's own rules, and the shape that upstream's types give. The object is in its
-/// served form.
+/// Defaults of an object in its served form, and the shape that upstream's types give.
 pub fn complete(call: &Call, object: &mut Value) {
     let resource = &call.resource;
     let schema = call.state.schema;
     defaults(schema, resource.served(), &resource.kind, object);
-    if let Some(own) = resource.rules.defaults {
-        crate::conversion::convert(object, resource.served(), resource.stored());
-        own(object);
-        crate::conversion::convert(object, resource.stored(), resource.served());
-    }
     normalize(schema, object);
+}
+
+/// Turns a completed object from its served into its stored form, which may have defaults of its own.
+pub fn to_stored(call: &Call, object: &mut Value) {
+    let resource = &call.resource;
+    if !resource.serves_stored_form() {
+        crate::conversion::convert(object, resource.served(), resource.stored());
+        defaults(call.state.schema, resource.stored(), &resource.kind, object);
+    }
 }
 
 /// Fills in defaults that the schema knows.

@@ -57,6 +57,7 @@ impl Call {
             resource: &self.resource.name,
             subresource: Some(self.info.subresource.as_str()).filter(|name| !name.is_empty()),
             namespace: if self.resource.namespaced { &self.info.namespace } else { "" },
+            labelled: true,
             now: self.now,
         }
     }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{Answer, Call, meta, present, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
-use crate::conversion::convert;
 use crate::managed;
+use crate::registry::Context;
 
 /// How often a generated name that is taken is replaced.
 const GENERATE_TRIES: usize = 8;
@@ -28,6 +28,7 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     let resource = &call.resource;
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
     let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
+    let labelled = is_labelled(&object);
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
     codec::complete(call, &mut object);
     let may_generate = !meta::text(&object, "generateName").is_empty();
@@ -41,7 +42,8 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
             meta::set(&mut candidate, "name", json!(name));
         }
         managed::on_create(call, &mut candidate)?;
-        match write_new(call, candidate, wants_revision, dry_run).await {
+        let draft = Draft { object: candidate, labelled, wants_revision };
+        match write_new(call, draft, dry_run).await {
             Err(ApiError::AlreadyExists { .. }) if left > 0 => {}
             Err(ApiError::AlreadyExists { resource, name }) if may_generate => {
                 return Err(ApiError::GenerateNameConflict { resource, name });
@@ -65,31 +67,35 @@ pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Resu
         return Err(ApiError::BadRequest(message));
     }
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
+    let labelled = is_labelled(&object);
     codec::complete(call, &mut object);
-    write_new(call, object, false, dry_run).await
+    write_new(call, Draft { object, labelled, wants_revision: false }, dry_run).await
 }
 
-/// From the mutating admission to the store. The object is in its served form, defaulted, its managed fields are set.
-pub async fn write_new(
-    call: &Call,
-    mut object: Value,
+/// An object on its way into the store.
+struct Draft {
+    /// In its served form, defaulted, its managed fields are set.
+    object: Value,
+    /// It came with labels.
+    labelled: bool,
+    /// It came with a resource version, which new ones may not.
     wants_revision: bool,
-    dry_run: bool,
-) -> Result<(Bytes, Revision), ApiError> {
+}
+
+fn is_labelled(object: &Value) -> bool {
+    object["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty())
+}
+
+/// From the mutating admission to the store.
+async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, Revision), ApiError> {
+    let Draft { mut object, labelled, wants_revision } = draft;
     let resource = &call.resource;
     let rules = resource.rules;
-    let context = call.context();
-    convert(&mut object, resource.served(), resource.stored());
-    if let Some(defaults) = rules.defaults {
-        defaults(&mut object);
-    }
+    let context = Context { labelled, ..call.context() };
+    codec::to_stored(call, &mut object);
     admission::mutate(call, Operation::Create, &mut object, None).await?;
     if let Some(prepare) = rules.prepare_create {
         prepare(&context, &mut object);
-    }
-    if let Some(defaults) = rules.defaults {
-        // What is read back from upstream's store has passed the defaults once more.
-        defaults(&mut object);
     }
     if resource.subresource("status").is_some() && rules.prepare_create.is_none() {
         remove(&mut object, "status");

@@ -134,7 +134,7 @@ async fn attempt(
     if ownership == Ownership::Update {
         managed::on_update(call, &old_served, &mut new)?;
     }
-    convert(&mut new, resource.served(), resource.stored());
+    codec::to_stored(call, &mut new);
     let reservation = prepare(call, old, &mut new, dry_run).await?;
     let deletes = deletes_now(call, &new);
     let unchanged = same(&new, &old.value);
@@ -182,9 +182,6 @@ async fn prepare(
     let rules = resource.rules;
     let context = call.context();
     meta::carry_over(new, &old.value);
-    if let Some(defaults) = rules.defaults {
-        defaults(new);
-    }
     admission::mutate(call, Operation::Update, new, Some(&old.value)).await?;
     confine(call, new, &old.value);
     if let Some(prepare) = rules.prepare_update {

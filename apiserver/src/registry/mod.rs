@@ -1,11 +1,10 @@
 //! What a kind does differently from all others: a table row of pure functions for each resource that deviates.
 //!
 //! The verb engine asks [`rules`] and falls back to [`Rules::NONE`]. Order of the calls for a write:
-//! schema defaults, `defaults`, managed fields, mutating admission, `prepare_create` or `prepare_update`, `validate_create` or
+//! defaults (all of them in `pintle_api::defaults`), managed fields, mutating admission, `prepare_create` or `prepare_update`, `validate_create` or
 //! `validate_update`, allocation, compare-and-swap. `prepare_update` and `validate_update` see the subresource in [`Context`]:
 //! for `status` the engine has already put everything but the status (and mutable metadata) back to the old object's.
 
-mod apps;
 mod cells;
 mod columns;
 mod core;
@@ -33,6 +32,8 @@ pub struct Context<'a> {
     pub subresource: Option<&'a str>,
     /// Namespace of the object; empty for cluster scope.
     pub namespace: &'a str,
+    /// A new object came with labels of its own.
+    pub labelled: bool,
     /// Time of the request.
     pub now: jiff::Timestamp,
 }
@@ -58,8 +59,6 @@ pub type Warnings = fn(&Context<'_>, &Value, Option<&Value>) -> Vec<String>;
 /// The deviations of one resource. All of it is optional.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Defaults that depend on other fields; runs after the schema's own. Must be idempotent.
-    pub defaults: Option<fn(&mut Value)>,
     /// Clears or sets what a client may not choose on creation (status, generation is the engine's).
     pub prepare_create: Option<fn(&Context<'_>, &mut Value)>,
     /// The same for an update: (context, new, old). Must also decide nothing about `metadata.generation`: the engine
@@ -92,7 +91,6 @@ pub struct Rules {
 impl Rules {
     /// No deviation.
     pub const NONE: Rules = Rules {
-        defaults: None,
         prepare_create: None,
         prepare_update: None,
         validate_create: None,

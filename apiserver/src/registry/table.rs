@@ -1,7 +1,6 @@
 //! The table of all resources that deviate, one row each.
 
-use super::apps::defaults as apps;
-use super::core::{defaults, pod_defaults, prepare};
+use super::core::prepare;
 use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};
 use super::{Rules, cells, columns, names, validate};
 
@@ -29,7 +28,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::pod::create),
             validate_update: Some(validate::pod::update),
-            defaults: Some(pod_defaults::pod),
             prepare_create: Some(prepare::pod_create),
             prepare_update: Some(prepare::pod_update),
             fields: &[
@@ -54,7 +52,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::config::pod_template),
             validate_update: Some(validate::config::pod_template_update),
-            defaults: Some(defaults::pod_template),
             generation: true,
             ..shown(columns::PODTEMPLATES, cells::podtemplates)
         },
@@ -64,7 +61,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "replicationcontrollers",
         Rules {
             validate_create: Some(validate::workload::replication_controller),
-            defaults: Some(defaults::replication_controller),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
             generation: true,
@@ -77,7 +73,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::network::service),
             validate_update: Some(validate::network::service_update),
-            defaults: Some(defaults::service),
             prepare_update: Some(prepare::service_update),
             validate_name: Some(names::label),
             fields: &["spec.clusterIP", "spec.type"],
@@ -90,7 +85,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::endpoint_slice::endpoints),
             validate_update: Some(validate::endpoint_slice::endpoints_update),
-            defaults: Some(defaults::endpoints),
             ..shown(columns::ENDPOINTS, cells::endpoints)
         },
     ),
@@ -100,7 +94,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::config::node),
             validate_update: Some(validate::config::node_update),
-            defaults: Some(defaults::node),
             prepare_create: Some(prepare::keep_status),
             fields: &["spec.unschedulable"],
             field_value: Some(node_field),
@@ -111,7 +104,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "namespaces",
         Rules {
-            defaults: Some(defaults::namespace),
             prepare_create: Some(prepare::namespace_create),
             prepare_update: Some(prepare::namespace_update),
             validate_name: Some(names::label),
@@ -169,7 +161,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::config::secret),
             validate_update: Some(validate::config::secret_update),
-            defaults: Some(defaults::secret),
             prepare_update: Some(prepare::secret_update),
             fields: &["type"],
             ..shown(columns::SECRETS, cells::secrets)
@@ -198,7 +189,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::limit_range::limit_range),
             validate_update: Some(validate::limit_range::limit_range_update),
-            defaults: Some(defaults::limit_range),
             ..NONE
         },
     ),
@@ -217,7 +207,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::storage::volume),
             validate_update: Some(validate::storage::volume_update),
-            defaults: Some(defaults::volume),
             prepare_create: Some(prepare::volume_create),
             prepare_update: Some(prepare::volume_update),
             ..shown(columns::PERSISTENTVOLUMES, cells::persistentvolumes)
@@ -230,7 +219,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::storage::claim),
             validate_update: Some(validate::storage::claim_update),
             warnings: Some(validate::warnings::claim),
-            defaults: Some(defaults::claim),
             prepare_create: Some(prepare::claim_create),
             prepare_update: Some(prepare::claim_update),
             ..shown(columns::PERSISTENTVOLUMECLAIMS, cells::persistentvolumeclaims)
@@ -242,7 +230,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::workload::deployment),
             validate_update: Some(validate::workload::deployment_update),
-            defaults: Some(apps::deployment),
             generation: true,
             ..shown(columns::DEPLOYMENTS, cells::deployments)
         },
@@ -253,7 +240,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::workload::replica_set),
             validate_update: Some(validate::workload::replica_set_update),
-            defaults: Some(apps::replica_set),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
             generation: true,
@@ -266,7 +252,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::workload::daemon_set),
             validate_update: Some(validate::workload::daemon_set_update),
-            defaults: Some(apps::daemon_set),
             prepare_create: Some(prepare::daemon_set_create),
             prepare_update: Some(prepare::daemon_set_update),
             generation: true,
@@ -279,7 +264,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::workload::stateful_set),
             validate_update: Some(validate::workload::stateful_set_update),
-            defaults: Some(apps::stateful_set),
             generation: true,
             ..shown(columns::STATEFULSETS, cells::statefulsets)
         },
@@ -299,7 +283,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::job::job),
             validate_update: Some(validate::job::job_update),
-            defaults: Some(apps::job),
             prepare_create: Some(prepare::job_create),
             fields: &["status.successful"],
             field_value: Some(job_field),
@@ -313,7 +296,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::job::cron_job),
             validate_update: Some(validate::job::cron_job_update),
-            defaults: Some(apps::cron_job),
             validate_name: Some(names::cron_job),
             generation: true,
             ..shown(columns::CRONJOBS, cells::cronjobs)
@@ -325,7 +307,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::autoscaling::autoscaler),
             validate_update: Some(validate::autoscaling::autoscaler_update),
-            defaults: Some(apps::autoscaler),
             generation: true,
             ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers)
         },
@@ -348,7 +329,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::endpoint_slice::create),
             warnings: Some(validate::endpoint_slice::warnings),
             validate_update: Some(validate::endpoint_slice::update),
-            defaults: Some(defaults::endpoint_slice),
             generation: true,
             ..shown(columns::ENDPOINTSLICES, cells::endpointslices)
         },
@@ -380,7 +360,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::network_policy::create),
             validate_update: Some(validate::network_policy::update),
-            defaults: Some(defaults::network_policy),
             generation: true,
             ..shown(columns::NETWORKPOLICIES, cells::networkpolicies)
         },
@@ -420,7 +399,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::config::priority_class),
             validate_update: Some(validate::config::priority_class_update),
-            defaults: Some(defaults::priority_class),
             generation: true,
             ..shown(columns::PRIORITYCLASSES, cells::priorityclasses)
         },
@@ -441,7 +419,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::classes::storage_class),
             validate_update: Some(validate::classes::storage_class_update),
-            defaults: Some(defaults::storage_class),
             ..shown(columns::STORAGECLASSES, cells::storageclasses)
         },
     ),
@@ -482,7 +459,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::classes::driver),
             validate_update: Some(validate::classes::driver_update),
             warnings: Some(validate::classes::driver_warnings),
-            defaults: Some(defaults::csi_driver),
             versioned_update: true,
             ..shown(columns::CSIDRIVERS, cells::csidrivers)
         },
@@ -523,7 +499,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::access::binding),
             validate_update: Some(validate::access::binding_update),
-            defaults: Some(defaults::binding),
             validate_name: Some(names::path_segment),
             ..shown(columns::ROLEBINDINGS, cells::rolebindings)
         },
@@ -534,7 +509,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::access::binding),
             validate_update: Some(validate::access::binding_update),
-            defaults: Some(defaults::binding),
             validate_name: Some(names::path_segment),
             ..shown(columns::CLUSTERROLEBINDINGS, cells::rolebindings)
         },
@@ -568,7 +542,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::webhooks::configuration),
             validate_update: Some(validate::webhooks::configuration_update),
-            defaults: Some(defaults::webhooks),
             generation: true,
             versioned_update: true,
             ..shown(columns::VALIDATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
@@ -580,7 +553,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::webhooks::configuration),
             validate_update: Some(validate::webhooks::configuration_update),
-            defaults: Some(defaults::webhooks),
             generation: true,
             versioned_update: true,
             ..shown(columns::MUTATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
@@ -592,7 +564,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::policies::validating),
             validate_update: Some(validate::policies::validating_update),
-            defaults: Some(defaults::admission_policy),
             generation: true,
             versioned_update: true,
             ..shown(columns::VALIDATINGADMISSIONPOLICIES, cells::validatingadmissionpolicies)
@@ -604,7 +575,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::policies::mutating),
             validate_update: Some(validate::policies::mutating_update),
-            defaults: Some(defaults::admission_policy),
             generation: true,
             versioned_update: true,
             ..shown(columns::MUTATINGADMISSIONPOLICIES, cells::mutatingadmissionpolicies)
@@ -616,7 +586,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::policies::validating_binding),
             validate_update: Some(validate::policies::validating_binding_update),
-            defaults: Some(defaults::admission_binding),
             generation: true,
             versioned_update: true,
             ..shown(columns::VALIDATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
@@ -628,7 +597,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::policies::mutating_binding),
             validate_update: Some(validate::policies::mutating_binding_update),
-            defaults: Some(defaults::admission_binding),
             generation: true,
             versioned_update: true,
             ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
@@ -640,7 +608,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::flow::schema),
             validate_update: Some(validate::flow::schema_update),
-            defaults: Some(defaults::flow_schema),
             generation: true,
             ..shown(columns::FLOWSCHEMAS, cells::flowschemas)
         },
@@ -651,7 +618,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::flow::level),
             validate_update: Some(validate::flow::level_update),
-            defaults: Some(defaults::priority_level),
             generation: true,
             ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations)
         },
@@ -695,7 +661,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::pod_certificate::request),
             validate_update: Some(validate::pod_certificate::request_update),
-            defaults: Some(defaults::pod_certificate_request),
             fields: &["spec.nodeName", "spec.podName", "spec.signerName"],
             versioned_update: true,
             ..NONE
@@ -707,7 +672,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::devices::claim),
             validate_update: Some(validate::devices::claim_update),
-            defaults: Some(defaults::resource_claim),
             ..shown(columns::RESOURCECLAIMS, cells::resourceclaims)
         },
     ),
@@ -717,7 +681,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::devices::template),
             validate_update: Some(validate::devices::template_update),
-            defaults: Some(defaults::resource_claim_template),
             ..shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)
         },
     ),

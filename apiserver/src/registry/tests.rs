@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use pintle_machinery::codec::TypeMeta;
 use pintle_machinery::field_path::FieldError;
 use pintle_machinery::normalize::normalize;
 use pintle_machinery::status::Cause;
@@ -38,6 +39,7 @@ fn context(case: &Value) -> Context<'_> {
         resource: text(case, "resource"),
         subresource: None,
         namespace: "default",
+        labelled: false,
         now: jiff::Timestamp::UNIX_EPOCH,
     }
 }
@@ -76,9 +78,12 @@ fn cells_are_upstreams() {
 fn defaults_leave_stored_objects_alone() {
     let mut failures = Vec::new();
     for case in objects() {
-        let Some(defaults) = rules_of(&case).defaults else { continue };
+        let meta = TypeMeta::of(&case["object"]);
+        let (group, version) = meta.group_version();
+        let ty = pintle_api::schema().kind(group, version, &meta.kind).unwrap();
         let mut object = case["object"].clone();
-        defaults(&mut object);
+        pintle_api::defaults::apply(ty, &mut object);
+        normalize(pintle_api::schema(), ty, &mut object);
         if object != case["object"] {
             failures.push(format!("{}: {}\n  became {object}", case["resource"], case["object"]));
         }
@@ -111,10 +116,7 @@ fn errors_are_upstreams() {
         let rules = rules_of(&case);
         let mut object = case["object"].clone();
         let ty = schema.kind(text(&case, "group"), text(&case, "version"), text(&case, "kind")).unwrap();
-        pintle_machinery::defaults::apply(schema, ty, &mut object);
-        if let Some(defaults) = rules.defaults {
-            defaults(&mut object);
-        }
+        pintle_api::defaults::apply(ty, &mut object);
         normalize(schema, ty, &mut object);
         object["metadata"]["namespace"] = "default".into();
         if let Some(prepare) = rules.prepare_create {

@@ -61,11 +61,6 @@ pub fn get_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     path.split('.').try_fold(value, |value, name| value.get_mut(name)).filter(|value| !value.is_null())
 }
 
-/// The items of the list at a path.
-pub fn items_mut<'a>(value: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
-    get_mut(value, path).and_then(Value::as_array_mut).into_iter().flatten()
-}
-
 /// Sets a field of an object.
 pub fn set(value: &mut Value, name: &str, to: impl Into<Value>) {
     if !value.is_object() {

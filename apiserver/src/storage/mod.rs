@@ -20,7 +20,6 @@ use pintle_store::{Error, KeyValue, Result, Revision, Store};
 use serde_json::Value;
 
 use crate::codec;
-use crate::registry;
 use crate::resource::key_prefix;
 use crate::state::storage_version;
 
@@ -34,8 +33,6 @@ struct Form {
     resource: &'static str,
     /// Group and version that are stored.
     storage: (&'static str, &'static str),
-    /// Defaults of the kind's own rules: upstream applies them on reading as well.
-    defaults: Option<fn(&mut Value)>,
 }
 
 /// Which resources have which keys.
@@ -46,8 +43,7 @@ impl Forms {
     fn built_in() -> Self {
         let form = |api: &pintle_api::Resource| {
             let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
-            let defaults = registry::rules(storage.0, api.plural).defaults;
-            (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage, defaults })
+            (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage })
         };
         Self(pintle_api::resources().iter().filter(|api| api.default_served).map(form).collect())
     }
@@ -167,9 +163,6 @@ impl UpstreamForm {
             _ => {}
         }
         codec::defaults(self.schema, form.storage, &meta.kind, &mut object);
-        if let Some(own) = form.defaults {
-            own(&mut object);
-        }
         codec::normalize(self.schema, &mut object);
         Ok((codec::serialize(self.schema, &object).into(), old))
     }

@@ -1,6 +1,4 @@
 //! Rules of the core group's kinds and of the small groups around it.
 
-pub mod defaults;
-pub mod pod_defaults;
 pub mod prepare;
 pub mod qos;

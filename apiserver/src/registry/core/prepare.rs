@@ -29,6 +29,9 @@ pub fn pod_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
 /// A new Namespace is active and held by the finalizer that empties it.
 pub fn namespace_create(_context: &Context<'_>, namespace: &mut Value) {
     set(namespace, "status", json!({"phase": "Active"}));
+    // Names that the server makes up come after the defaults.
+    let name = text(namespace, "metadata.name").to_owned();
+    set(object_mut(namespace, "metadata.labels"), "kubernetes.io/metadata.name", name);
     let spec = object_mut(namespace, "spec");
     let held = items(spec, "finalizers").iter().any(|finalizer| finalizer == "kubernetes");
     if !held {
@@ -139,12 +142,19 @@ pub fn request_update(context: &Context<'_>, new: &mut Value, old: &Value) {
 /// Nodes bring their status along.
 pub fn keep_status(_context: &Context<'_>, _object: &mut Value) {}
 
-/// A Job tells its pods apart by its own uid, unless the user does it.
-pub fn job_create(_context: &Context<'_>, job: &mut Value) {
+/// A Job tells its pods apart by its own uid, unless the user does it. What has no labels of its own has those of the pods.
+pub fn job_create(context: &Context<'_>, job: &mut Value) {
     remove(job, "status");
-    if at(job, "spec.manualSelector") == &Value::Bool(true) {
-        return;
+    if at(job, "spec.manualSelector") != &Value::Bool(true) {
+        select_own_pods(job);
     }
+    let labels = at(job, "spec.template.metadata.labels").clone();
+    if !context.labelled && labels.is_object() {
+        set(object_mut(job, "metadata"), "labels", labels);
+    }
+}
+
+fn select_own_pods(job: &mut Value) {
     let uid = text(job, "metadata.uid").to_owned();
     let name = text(job, "metadata.name").to_owned();
     let labels = object_mut(job, "spec.template.metadata.labels");
@@ -238,6 +248,7 @@ mod tests {
             resource: "",
             subresource: None,
             namespace: "",
+            labelled: false,
             now: jiff::Timestamp::UNIX_EPOCH,
         }
     }

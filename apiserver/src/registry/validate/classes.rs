@@ -317,6 +317,7 @@ mod tests {
             resource: "",
             subresource: None,
             namespace: "",
+            labelled: false,
             now: jiff::Timestamp::UNIX_EPOCH,
         }
     }

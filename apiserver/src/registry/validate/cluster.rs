@@ -191,6 +191,7 @@ mod tests {
                 resource: "ingressclasses",
                 subresource: None,
                 namespace: "",
+                labelled: false,
                 now: jiff::Timestamp::UNIX_EPOCH,
             };
             ingress_class(&context, &json!({"spec": spec})).to_string()

@@ -349,6 +349,7 @@ mod tests {
             resource: "pods",
             subresource: None,
             namespace: "default",
+            labelled: false,
             now: jiff::Timestamp::UNIX_EPOCH,
         };
         let mut new = pod();

@@ -3,10 +3,18 @@
 use pintle_machinery::schema::Object;
 use serde_json::json;
 
-use super::{core, items, make, object, set, text};
+use super::{core, items, make, object, set, set_text, text};
+
+/// Where clients of long ago look for the generation of a DaemonSet's template. It counts from 1; 0 is not said.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// By kind.
 pub fn apply(kind: &str, top: &mut Object) {
+    if kind == "DaemonSet"
+        && let Some(annotations) = make(top, "metadata").and_then(|metadata| make(metadata, "annotations"))
+    {
+        set_text(annotations, TEMPLATE_GENERATION, "0");
+    }
     let Some(spec) = object(top, "spec") else { return };
     core::template(spec);
     match kind {

@@ -2,10 +2,13 @@
 
 use pintle_machinery::schema::Object;
 
-use super::{core, object, set, set_text};
+use super::{core, is_empty, make, object, set, set_text};
 
 /// By kind.
 pub fn apply(kind: &str, top: &mut Object) {
+    if kind == "Job" {
+        labels_of_template(top);
+    }
     let Some(spec) = object(top, "spec") else { return };
     match kind {
         "Job" => job(spec),
@@ -32,4 +35,13 @@ fn job(spec: &mut Object) {
     let replacement = if has(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     set(spec, "podReplacementPolicy", replacement);
     set(spec, "manualSelector", false);
+}
+
+/// A Job without labels has those of its pods.
+fn labels_of_template(top: &mut Object) {
+    let labels = top.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels"));
+    let Some(labels) = labels.filter(|labels| labels.is_object()).cloned() else { return };
+    if let Some(metadata) = make(top, "metadata").filter(|metadata| is_empty(metadata, "labels")) {
+        metadata.insert("labels".to_owned(), labels);
+    }
 }

@@ -1,6 +1,9 @@
 //! The core group.
 
-use pintle_machinery::schema::{Object, Value};
+use pintle_machinery::{
+    codec::scalar::encode_base64,
+    schema::{Object, Value},
+};
 
 use super::{is_empty, items, make, object, pod, service, set, text};
 
@@ -17,6 +20,7 @@ pub fn apply(kind: &str, top: &mut Object) {
         "ReplicationController" => replication_controller(top),
         "Service" => service::apply(top),
         "Namespace" => namespace(top),
+        "Secret" => secret(top),
         "Node" => node(top),
         "LimitRange" => limit_range(top),
         _ => {}
@@ -53,6 +57,17 @@ fn namespace(top: &mut Object) {
         && let Some(labels) = make(metadata, "labels")
     {
         labels.insert("kubernetes.io/metadata.name".to_owned(), Value::String(name));
+    }
+}
+
+/// What is written as plain text is kept among the rest.
+fn secret(top: &mut Object) {
+    let Some(Value::Object(plain)) = top.remove("stringData") else { return };
+    if let (Some(data), false) = (make(top, "data"), plain.is_empty()) {
+        for (key, value) in plain {
+            let bytes = value.as_str().unwrap_or_default();
+            data.insert(key, encode_base64(bytes.as_bytes()).into());
+        }
     }
 }
 

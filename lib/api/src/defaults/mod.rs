@@ -4,6 +4,7 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod core;
+mod image;
 mod other;
 mod pod;
 mod service;
@@ -74,6 +75,13 @@ fn set(parent: &mut Object, name: &str, value: impl Into<Value>) {
 /// Sets what is absent or empty text: Go's string fields know no difference.
 fn set_text(parent: &mut Object, name: &str, value: &str) {
     if text(parent, name).is_empty() {
+        parent.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Sets what is absent or zero: Go's number fields know no difference.
+fn set_number(parent: &mut Object, name: &str, value: impl Into<Value>) {
+    if parent.get(name).and_then(Value::as_i64).unwrap_or_default() == 0 {
         parent.insert(name.to_owned(), value.into());
     }
 }

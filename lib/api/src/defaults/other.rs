@@ -3,7 +3,7 @@
 use pintle_machinery::schema::{Object, Value};
 use serde_json::json;
 
-use super::{items, make, object, set_text, text};
+use super::{items, make, object, set_number, set_text, text};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -44,10 +44,8 @@ fn network_policy(top: &mut Object) {
 fn device_counts(spec: Option<&mut Object>) {
     let Some(devices) = spec.and_then(|spec| object(spec, "devices")) else { return };
     let count = |request: &mut Object| {
-        if text(request, "allocationMode") == "ExactCount"
-            && request.get("count").is_none_or(|count| *count == json!(0))
-        {
-            request.insert("count".to_owned(), json!(1));
+        if text(request, "allocationMode") == "ExactCount" {
+            set_number(request, "count", 1);
         }
     };
     for request in items(devices, "requests") {

@@ -2,7 +2,7 @@
 
 use pintle_machinery::schema::{Object, Value};
 
-use super::{is_empty, items, object, set, set_text, text};
+use super::{image::pull_policy, is_empty, items, object, set, set_number, set_text, text};
 
 /// What a pod spec gets wherever it is.
 pub fn spec(spec: &mut Object) {
@@ -11,7 +11,7 @@ pub fn spec(spec: &mut Object) {
     }
     service_account(spec);
     for volume in items(spec, "volumes") {
-        if volume.keys().all(|key| key == "name") {
+        if volume.iter().all(|(key, value)| key == "name" || value.is_null()) {
             volume.insert("emptyDir".to_owned(), Value::Object(Object::new()));
         }
         if let Some(image) = object(volume, "image") {
@@ -54,17 +54,10 @@ fn container_defaults(container: &mut Object) {
     set_text(container, "imagePullPolicy", policy);
 }
 
-/// `Always` for the tag `latest`, also when it is not written.
-fn pull_policy(image: &str) -> &'static str {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    let tag = name.split_once('@').map_or_else(|| name.split_once(':').map_or("latest", |(_, tag)| tag), |_| "");
-    if tag == "latest" && !image.is_empty() { "Always" } else { "IfNotPresent" }
-}
-
 fn host_ports(container: &mut Object) {
     for port in items(container, "ports") {
         if let Some(number) = port.get("containerPort").cloned() {
-            set(port, "hostPort", number);
+            set_number(port, "hostPort", number);
         }
     }
 }
@@ -79,24 +72,6 @@ fn requests_of_limits(holder: &mut Object) {
     if let Some(requests) = super::make(resources, "requests") {
         for (name, amount) in limits {
             set(requests, &name, amount);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pull_policy_by_tag() {
-        for (image, policy) in [
-            ("x", "Always"),
-            ("x:latest", "Always"),
-            ("reg:5000/x", "Always"),
-            ("reg:5000/x:v1", "IfNotPresent"),
-            ("x@sha256:aa", "IfNotPresent"),
-        ] {
-            assert_eq!(pull_policy(image), policy, "{image}");
         }
     }
 }

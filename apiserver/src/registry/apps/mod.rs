@@ -1,3 +1,0 @@
-//! Rules of the workload kinds.
-
-pub mod defaults;
