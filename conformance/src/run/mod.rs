@@ -9,6 +9,7 @@ mod display;
 mod junit;
 mod log;
 mod netns;
+mod overdue;
 mod plan;
 mod round;
 mod select;
@@ -66,6 +67,9 @@ pub struct Args {
     /// Minutes after which the run ends, whatever is left.
     #[arg(long, value_name = "MINUTES", default_value_t = 360)]
     timeout: u64,
+    /// A test that takes longer than this (`90s`, `10m`, `1h30m`) is ended and has failed; the others go on.
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration)]
+    test_timeout: Duration,
     /// Tests that may fail, with reason and issue (YAML). One that passes fails the run: the file may only shrink.
     #[arg(long, value_name = "FILE")]
     known_failures: Option<PathBuf>,
@@ -120,11 +124,16 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
         processes: args.parallel,
         selected,
     };
-    let mut judge = Judge::new(&dir, &info, earlier, known)?;
+    let mut judge = Judge::new(&dir, &info, earlier, known, args.test_timeout)?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout.saturating_mul(60));
     let end = judge.run(&suite, &info, args.retry_failed, deadline, &shutdown).await;
     judge.display.finish();
     judge.finish(end?)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let read: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    Duration::try_from(read).ok().filter(|duration| !duration.is_zero()).ok_or_else(|| "it is not positive".to_owned())
 }
 
 /// The directory of a new or interrupted run, absolute.
@@ -147,6 +156,7 @@ struct Judge<'a> {
     /// By test name, of this and of earlier starts.
     results: BTreeMap<String, TestResult>,
     rounds: usize,
+    test_timeout: Duration,
 }
 
 /// How the run ended, tests aside.
@@ -157,13 +167,19 @@ struct Outcome {
 }
 
 impl<'a> Judge<'a> {
-    fn new(dir: &'a Path, info: &RunInfo, earlier: Results, known: KnownFailures) -> anyhow::Result<Judge<'a>> {
+    fn new(
+        dir: &'a Path,
+        info: &RunInfo,
+        earlier: Results,
+        known: KnownFailures,
+        test_timeout: Duration,
+    ) -> anyhow::Result<Judge<'a>> {
         let mut display = Display::new(info.selected.len());
         let wanted: std::collections::BTreeSet<&String> = info.selected.iter().collect();
         earlier.tests.iter().filter(|test| wanted.contains(&test.test)).for_each(|test| display.earlier(test.state));
         let progress = Progress::open(dir, info)?;
         let results = earlier.tests.into_iter().map(|result| (result.test.clone(), result)).collect();
-        Ok(Judge { dir, progress, known, display, results, rounds: earlier.runs.len() * 100 })
+        Ok(Judge { dir, progress, known, display, results, rounds: earlier.runs.len() * 100, test_timeout })
     }
 
     /// All phases, then those that failed again.
@@ -210,7 +226,8 @@ impl<'a> Judge<'a> {
             let name = format!("{}-{}", phase.name, self.rounds);
             self.display.say(&format!("-- {name}: {before} tests in {processes} processes"));
             let (dir, only_serial) = (self.dir.join("rounds"), first && phase.serial);
-            let round = Round { name: &name, tests: &left, processes, only_serial, dir: &dir, deadline };
+            let test_timeout = self.test_timeout;
+            let round = Round { name: &name, tests: &left, processes, only_serial, dir: &dir, deadline, test_timeout };
             let end = round::run(suite, &round, shutdown, |news| self.news(news, attempt)).await?;
             outcome.troubles.extend(end.troubles);
             outcome.interrupted = end.interrupted;

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::netns::within;
+use super::overdue::{Action, Overdue};
 use super::server::Server;
 use super::suite::{self, Event};
 use super::wire::{ProgressReport, SpecReport};
@@ -31,8 +33,10 @@ pub struct Round<'a> {
     pub only_serial: bool,
     /// Where process logs and upstream's own report go.
     pub dir: &'a Path,
-    /// No test runs longer than that.
+    /// No test runs longer than until then,
     pub deadline: Instant,
+    /// and none takes longer than that.
+    pub test_timeout: Duration,
 }
 
 /// What a round tells while it goes on.
@@ -62,89 +66,165 @@ pub async fn run(
     mut news: impl FnMut(News) -> anyhow::Result<()>,
 ) -> anyhow::Result<End> {
     let (sender, mut events) = mpsc::unbounded_channel();
-    let listener = within(suite.netns.as_ref(), || {
-        std::net::TcpListener::bind("127.0.0.1:0").context("listening for the test processes")
-    })?;
-    // With a total of one, ginkgo talks to nobody.
-    let total = round.processes.max(2);
-    let server = Server::start(listener, suite::Suite::new(round.processes, total), sender)?;
-    if round.only_serial {
-        server.no_more();
-    }
-    let (mut workers, groups) = start(suite, round, &server, total)?;
-    let mut keep = Keep { wanted: round.tests.iter().map(String::as_str).collect(), end: End::default() };
+    let mut going = Going::start(suite, round, sender)?;
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut limit = round.deadline;
     loop {
         tokio::select! {
             biased;
-            Some((process, event)) = events.recv() => {
-                if let Some(news_of) = keep.sift(process, event) {
-                    news(news_of)?;
-                }
-                // The rest of the suite is not wanted, and passing over a test takes a while too.
-                if keep.wanted.is_empty() {
-                    server.no_more();
-                }
-            }
-            ended = workers.join_next() => match ended {
+            Some((process, event)) = events.recv() => going.event(process, event).map_or(Ok(()), &mut news)?,
+            ended = going.workers.join_next() => match ended {
                 Some(ended) => {
                     let (process, status) = ended.context("waiting for a test process")?;
-                    server.exited(process);
-                    keep.exited(process, status?);
+                    // What it told comes before its end.
+                    while let Ok((process, event)) = events.try_recv() {
+                        going.event(process, event).map_or(Ok(()), &mut news)?;
+                    }
+                    going.exited(process, status?)?.map_or(Ok(()), &mut news)?;
                 }
                 None => break,
             },
-            () = shutdown.cancelled(), if !keep.end.interrupted => {
-                keep.end.interrupted = true;
-                limit = Instant::now() + GRACE;
-                server.abort();
+            () = shutdown.cancelled(), if !going.keep.end.interrupted => {
+                limit = going.interrupt();
             }
             () = tokio::time::sleep_until(limit) => {
-                if keep.end.interrupted {
-                    groups.values().for_each(|group| group.kill());
+                if going.keep.end.interrupted {
+                    going.groups.values().for_each(|group| group.kill());
                     limit += GRACE;
                 } else {
-                    keep.end.troubles.push("the time limit was reached".to_owned());
-                    keep.end.interrupted = true;
-                    limit = Instant::now() + GRACE;
-                    server.abort();
+                    going.keep.end.troubles.push("the time limit was reached".to_owned());
+                    limit = going.interrupt();
                 }
             }
-            _ = tick.tick() => news(News::Tick)?,
+            _ = tick.tick() => {
+                going.end_overdue();
+                news(News::Tick)?;
+            }
         }
     }
-    while let Ok((process, event)) = events.try_recv() {
-        if let Some(news_of) = keep.sift(process, event) {
-            news(news_of)?;
-        }
-    }
-    Ok(keep.end)
+    Ok(going.keep.end)
 }
 
 type Ended = (usize, anyhow::Result<std::process::ExitStatus>);
 
-fn start(
-    suite: &Suite,
-    round: &Round<'_>,
-    server: &Server,
+/// A round going on.
+struct Going<'a> {
+    suite: &'a Suite,
+    round: &'a Round<'a>,
+    server: Server,
+    keep: Keep<'a>,
+    overdue: Overdue,
+    workers: JoinSet<Ended>,
+    groups: BTreeMap<usize, Group>,
+    /// How many the processes believe to be.
     total: usize,
-) -> anyhow::Result<(JoinSet<Ended>, BTreeMap<usize, Group>)> {
-    let reports = round.dir.join(round.name);
-    std::fs::create_dir_all(&reports).with_context(|| format!("creating {}", reports.display()))?;
-    let focus = super::select::exact(round.tests);
-    // Ends after our own limit, which lets tests clean up.
-    let timeout = round.deadline.saturating_duration_since(Instant::now()) + 2 * GRACE;
-    let seed = rand::random::<u32>() >> 1;
-    let (mut workers, mut groups) = (JoinSet::new(), BTreeMap::new());
-    for process in 1..=round.processes {
-        let place = Place { process, total, url: server.url(process), seed };
-        let log = reports.join(format!("process-{process}.log"));
-        let mut worker: Worker = suite.start(&place, &focus, &reports, timeout, &log)?;
-        groups.extend(worker.group().map(|group| (process, group)));
-        workers.spawn(async move { (process, worker.ended().await) });
+    /// The same order of tests for all of them.
+    seed: u32,
+    /// Processes that were started, again ones included.
+    started: usize,
+}
+
+impl<'a> Going<'a> {
+    fn start(
+        suite: &'a Suite,
+        round: &'a Round<'a>,
+        sender: mpsc::UnboundedSender<(usize, Event)>,
+    ) -> anyhow::Result<Going<'a>> {
+        let listener = within(suite.netns.as_ref(), || {
+            std::net::TcpListener::bind("127.0.0.1:0").context("listening for the test processes")
+        })?;
+        // With a total of one, ginkgo talks to nobody.
+        let total = round.processes.max(2);
+        let server = Server::start(listener, suite::Suite::new(round.processes, total), sender)?;
+        if round.only_serial {
+            server.no_more();
+        }
+        let keep = Keep { wanted: round.tests.iter().map(String::as_str).collect(), end: End::default() };
+        let mut going = Going {
+            suite,
+            round,
+            server,
+            keep,
+            overdue: Overdue::new(round.test_timeout, GRACE),
+            workers: JoinSet::new(),
+            groups: BTreeMap::new(),
+            total,
+            seed: rand::random::<u32>() >> 1,
+            started: 0,
+        };
+        (1..=round.processes).try_for_each(|process| going.start_process(process))?;
+        Ok(going)
     }
-    Ok((workers, groups))
+
+    fn start_process(&mut self, process: usize) -> anyhow::Result<()> {
+        let reports = self.round.dir.join(self.round.name);
+        std::fs::create_dir_all(&reports).with_context(|| format!("creating {}", reports.display()))?;
+        self.started += 1;
+        let again = if self.started > self.round.processes { format!("-{}", self.started) } else { String::new() };
+        let log = reports.join(format!("process-{process}{again}.log"));
+        // Ends after our own limit, which lets tests clean up.
+        let timeout = self.round.deadline.saturating_duration_since(Instant::now()) + 2 * GRACE;
+        let focus = super::select::exact(self.round.tests);
+        let place = Place { process, total: self.total, url: self.server.url(process), seed: self.seed };
+        let mut worker: Worker = self.suite.start(&place, &focus, &reports, timeout, &log)?;
+        self.groups.extend(worker.group().map(|group| (process, group)));
+        self.workers.spawn(async move { (process, worker.ended().await) });
+        Ok(())
+    }
+
+    fn event(&mut self, process: usize, event: Event) -> Option<News> {
+        let event = match event {
+            Event::Spec(report) if report.is_test() => Event::Spec(Box::new(self.overdue.ended(process, *report))),
+            Event::Progress(progress) if self.keep.wanted.contains(progress.name().as_str()) => {
+                self.overdue.heard(process, &progress, Timestamp::now());
+                Event::Progress(progress)
+            }
+            other => other,
+        };
+        let news = self.keep.sift(process, event);
+        // The rest of the suite is not wanted, and passing over a test takes a while too.
+        if self.keep.wanted.is_empty() {
+            self.server.no_more();
+        }
+        news
+    }
+
+    /// A process ended. One that had been stopped starts again if there is something to do, but for the first one: it ends last,
+    /// and what is left then is for another round.
+    fn exited(&mut self, process: usize, status: std::process::ExitStatus) -> anyhow::Result<Option<News>> {
+        self.server.exited(process);
+        self.groups.remove(&process);
+        let Some(report) = self.overdue.exited(process) else {
+            self.keep.exited(process, status);
+            return Ok(None);
+        };
+        let news = report.and_then(|report| self.keep.sift(process, Event::Spec(Box::new(report))));
+        if process > 1 && !self.keep.wanted.is_empty() && !self.keep.end.interrupted {
+            self.server.restarted(process);
+            self.start_process(process)?;
+        }
+        Ok(news)
+    }
+
+    fn end_overdue(&mut self) {
+        for action in self.overdue.actions(Timestamp::now()) {
+            match action {
+                Action::Stop(process) => self.server.stop(process),
+                Action::Kill(process) => {
+                    if let Some(group) = self.groups.get(&process) {
+                        group.kill();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells all to clean up and end; gives the time until when they may.
+    fn interrupt(&mut self) -> Instant {
+        self.keep.end.interrupted = true;
+        self.server.abort();
+        Instant::now() + GRACE
+    }
 }
 
 /// Tells results from noise.

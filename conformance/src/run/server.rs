@@ -50,6 +50,16 @@ impl Server {
         self.suite.lock().abort();
     }
 
+    /// Tells one process to clean up and end.
+    pub fn stop(&self, process: usize) {
+        self.suite.lock().stop(process);
+    }
+
+    /// `process` is there again.
+    pub fn restarted(&self, process: usize) {
+        self.suite.lock().restarted(process);
+    }
+
     /// No more tests are given out, serial ones aside.
     pub fn no_more(&self) {
         self.suite.lock().no_more();

@@ -53,6 +53,8 @@ const BEHIND_ALL: usize = 1 << 30;
 /// The state of one set of processes.
 pub struct Suite {
     exited: BTreeSet<usize>,
+    /// Processes that shall end though the others go on.
+    stopped: BTreeSet<usize>,
     total: usize,
     counter: usize,
     abort: bool,
@@ -68,6 +70,7 @@ impl Suite {
         let exited = (started + 1..=total).collect();
         Suite {
             exited,
+            stopped: BTreeSet::new(),
             total,
             counter: 0,
             abort: false,
@@ -81,6 +84,17 @@ impl Suite {
     /// Tells all processes to clean up and end.
     pub fn abort(&mut self) {
         self.abort = true;
+    }
+
+    /// Tells one process to clean up and end.
+    pub fn stop(&mut self, process: usize) {
+        self.stopped.insert(process);
+    }
+
+    /// `process` is there again.
+    pub fn restarted(&mut self, process: usize) {
+        self.stopped.remove(&process);
+        self.exited.remove(&process);
     }
 
     /// No more tests are given out; process 1 still goes through the serial ones, which it counts by itself.
@@ -101,11 +115,12 @@ impl Suite {
             // What process 1 prints while it sets up the suite; a failure's message comes with the node's report.
             (true, "emit-output") => (Reply::Ok, None),
             (true, "abort") => {
-                self.abort = true;
+                // One that was told to stop tells it to nobody else.
+                self.abort |= !self.stopped.contains(&request.process);
                 (Reply::Ok, None)
             }
             (true, path) => (self.tell(request.process, path, request.body), None),
-            (false, path) => (self.ask(path), None),
+            (false, path) => (self.ask(request.process, path), None),
         }
     }
 
@@ -123,14 +138,16 @@ impl Suite {
         Reply::Ok
     }
 
-    fn ask(&mut self, path: &str) -> Reply {
+    fn ask(&mut self, process: usize, path: &str) -> Reply {
+        let stopped = self.stopped.contains(&process);
         match path {
             "up" => Reply::Ok,
+            "counter" if stopped => Reply::Json(json!({"Index": BEHIND_ALL})),
             "counter" => {
                 self.counter += 1;
                 Reply::Json(json!({"Index": self.counter - 1}))
             }
-            "abort" if self.abort => Reply::Gone,
+            "abort" if self.abort || stopped => Reply::Gone,
             "abort" => Reply::Ok,
             "report-before-suite-state" => self.of_first(self.before_reports.as_ref()),
             "before-suite-state" => self.of_first(self.before_suite.as_ref()),
@@ -244,6 +261,24 @@ mod tests {
         assert_eq!(get(&mut suite, "abort"), Reply::Ok);
         suite.abort();
         assert_eq!(get(&mut suite, "abort"), Reply::Gone);
+    }
+
+    #[test]
+    fn one_process_is_stopped_while_the_others_go_on() {
+        let mut suite = Suite::new(2, 2);
+        suite.stop(2);
+        assert_eq!(get(&mut suite, "abort"), Reply::Gone);
+        assert_eq!(get(&mut suite, "counter"), Reply::Json(json!({"Index": BEHIND_ALL})));
+        assert_eq!(post(&mut suite, 2, "abort", &Value::Null), Reply::Ok);
+        let other =
+            |suite: &mut Suite, path: &str| suite.handle(&Request { process: 1, post: false, path, body: b"" }).0;
+        assert_eq!(other(&mut suite, "abort"), Reply::Ok);
+        assert_eq!(other(&mut suite, "counter"), Reply::Json(json!({"Index": 0})));
+        suite.exited(2);
+        assert_eq!(other(&mut suite, "have-nonprimary-procs-finished"), Reply::Ok);
+        suite.restarted(2);
+        assert_eq!(other(&mut suite, "have-nonprimary-procs-finished"), Reply::Early);
+        assert_eq!(get(&mut suite, "counter"), Reply::Json(json!({"Index": 1})));
     }
 
     #[test]

@@ -35,13 +35,15 @@ fi
 run() {
   local index=$1 test state more
   test=${tests[$index]} state=passed more=
-  if ! [[ "Suite $test" =~ $pattern ]]; then
+  if ! [[ "Suite $test" =~ $pattern ]] || [ "$(get abort)" = 410 ]; then
     post did-run "{\"LeafNodeType\":\"It\",\"LeafNodeText\":\"$test\",\"State\":\"skipped\"}"
     return
   fi
   case $behave-$index in
     crash-1) exit 3 ;;
-    hang-1) until_is abort 410; state=interrupted ;;
+    hang-1)
+      post progress-report '{"ContainerHierarchyTexts":["[sig-a] Area"],"LeafNodeText":"two fails [Conformance]"}'
+      until_is abort 410; state=interrupted ;;
     *-1)
       [ "$behave" = heal ] && [ -e ../healed ] || state=failed
       touch ../healed
@@ -192,6 +194,27 @@ async fn a_suite_that_can_not_be_set_up_loses_no_tests() {
     let error = bench.run(&["--", "--behave=no-nodes"], &CancellationToken::new()).await.unwrap_err();
     assert!(error.starts_with("interrupted"), "{error}");
     assert!(bench.states().is_empty());
+}
+
+#[tokio::test]
+async fn a_test_that_never_ends_has_failed_and_the_others_run() {
+    let bench = Bench::new();
+    let error = bench.run(&["--test-timeout=1s", "--", "--behave=hang"], &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error, "1 tests failed");
+    let states: Vec<State> = bench.states().into_iter().map(|(_, state)| state).collect();
+    assert_eq!(states, [State::Passed, State::Failed, State::Passed]);
+    let results = Results::load(&bench.path("out")).unwrap();
+    let failed = results.tests.iter().find(|result| result.test == TWO).unwrap();
+    assert!(failed.failure.as_ref().unwrap().message.contains("longer than 1 s"), "{failed:?}");
+}
+
+#[test]
+fn durations_are_read() {
+    assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+    assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+    for wrong in ["0s", "-1m", "10", "soon"] {
+        assert!(duration(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[tokio::test]
