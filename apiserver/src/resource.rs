@@ -33,6 +33,8 @@ pub struct Resource {
     pub storage_version_hash: String,
     /// Subresources.
     pub subresources: Vec<Subresource>,
+    /// A deletion is answered with the object rather than a Status.
+    pub returns_deleted: bool,
     /// Group and version that are stored.
     pub storage: (String, String),
     /// The cache, if objects are stored at all.
@@ -87,6 +89,7 @@ impl Resource {
             categories: texts(&api.categories),
             storage_version_hash: api.storage_version_hash.to_owned(),
             subresources: subresources.collect(),
+            returns_deleted: api.returns_deleted,
             storage: (storage.0.to_owned(), storage.1.to_owned()),
             cache,
             rules,

@@ -21,16 +21,6 @@ const JOB_WARNING: &str = "child pods are preserved by default when jobs are del
 const FOREGROUND: &str = "foregroundDeletion";
 /// Keeps the owner until its dependents have been released.
 const ORPHAN: &str = "orphan";
-/// Resources whose deletion answers with the object rather than a Status.
-const RETURNS_OBJECT: [&str; 7] = [
-    "pods",
-    "persistentvolumes",
-    "persistentvolumeclaims",
-    "podtemplates",
-    "resourcequotas",
-    "serviceaccounts",
-    "services",
-];
 
 /// What happens to dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +121,7 @@ pub async fn delete(call: &Call, body: &[u8]) -> Answer {
     }
     let deleted = delete_object(call, &options).await?;
     match deleted {
-        Deleted::Gone(value) if !returns_object(call) => {
+        Deleted::Gone(value) if !call.resource.returns_deleted => {
             let details = Details {
                 name: call.info.name.clone(),
                 group: call.resource.group.clone(),
@@ -143,10 +133,6 @@ pub async fn delete(call: &Call, body: &[u8]) -> Answer {
         }
         Deleted::Gone(value) | Deleted::Going(value) => present::stored_value(call, StatusCode::OK, value),
     }
-}
-
-fn returns_object(call: &Call) -> bool {
-    call.resource.group.is_empty() && RETURNS_OBJECT.contains(&call.resource.name.as_str())
 }
 
 /// Deletes the addressed object or begins its deletion.

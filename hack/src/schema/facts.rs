@@ -125,8 +125,10 @@ impl<'a> Table<'a> {
             out.push_str(" wrapped");
         }
         if ty.has("enum") || ty.has("k8s:enum") {
-            let values: BTreeSet<&str> =
-                package.constants.values().filter(|(of, _)| *of == ty.name).map(|(_, value)| value.as_str()).collect();
+            let own = package.constants.values().filter(|(of, _)| *of == ty.name).map(|(_, value)| value.as_str());
+            let borrowed = package.borrowed.values().filter(|(of, ..)| *of == ty.name);
+            let borrowed = borrowed.filter_map(|(_, import, name)| self.packages.get(import)?.constants.get(name));
+            let values: BTreeSet<&str> = own.chain(borrowed.map(|(_, value)| value.as_str())).collect();
             if !values.is_empty() {
                 write!(out, " enum={}", values.into_iter().collect::<Vec<_>>().join(","))?;
             }
@@ -189,8 +191,11 @@ impl<'a> Table<'a> {
             out.push_str(" required");
         }
         self.merging(out, field)?;
-        if let Some(default) = self.default(ty, name, field)? {
+        let key = format!("{}.{}.{name}", short(self.import), ty.name);
+        if let Some(default) = self.default(field)? {
             write!(out, " default={default}")?;
+        } else if let Some(found) = self.defaults.get(&key) {
+            write!(out, " becomes={found}")?;
         }
         out.push('\n');
         Ok(())
@@ -215,17 +220,13 @@ impl<'a> Table<'a> {
         if field.marker("structType") == Some("atomic") || field.marker("mapType") == Some("atomic") {
             out.push_str(" map=atomic");
         }
-        if field.marker("structType") == Some("granular") {
+        if field.marker("structType") == Some("granular") || field.marker("mapType") == Some("granular") {
             out.push_str(" map=granular");
         }
         Ok(())
     }
 
-    fn default(&self, ty: &TypeDecl, name: &str, field: &FieldDecl) -> Result<Option<String>> {
-        let key = format!("{}.{}.{name}", short(self.import), ty.name);
-        if let Some(found) = self.defaults.get(&key) {
-            return Ok(Some(found.clone()));
-        }
+    fn default(&self, field: &FieldDecl) -> Result<Option<String>> {
         let Some(text) = field.marker("default").or_else(|| field.marker("k8s:default")) else { return Ok(None) };
         let value = match text.strip_prefix("ref(").and_then(|rest| rest.strip_suffix(')')) {
             Some(name) => {

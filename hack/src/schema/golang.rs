@@ -11,6 +11,8 @@ pub struct Package {
     pub types: Vec<TypeDecl>,
     /// Constants: name → (type, value).
     pub constants: BTreeMap<String, (String, String)>,
+    /// Constants that are those of another package: name → (type, that package's path, name there).
+    pub borrowed: BTreeMap<String, (String, String, String)>,
 }
 
 /// A type declaration.
@@ -148,6 +150,17 @@ impl File<'_> {
         let mut words = left.split_whitespace();
         let (Some(name), ty) = (words.next(), words.next().unwrap_or("")) else { return };
         let value = value.trim();
+        // `Type("value")` is a typed constant as well, `Type(other.Name)` another package's.
+        let (ty, value) = match value.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            Some((ty, inner)) if !ty.contains('"') => (ty, inner),
+            _ => (ty, value),
+        };
+        if let Some((alias, foreign)) = value.split_once('.')
+            && let Some(import) = self.imports.get(alias)
+        {
+            let borrowed = (ty.to_owned(), import.clone(), foreign.to_owned());
+            self.package.borrowed.insert(name.to_owned(), borrowed);
+        }
         let Some(value) = value.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { return };
         if name == "GroupName" && self.package.group.is_none() {
             self.package.group = Some(value.to_owned());
@@ -244,6 +257,8 @@ type Colour string
 
 const (
 	Red Colour = "Red" // not blue
+	Blue = Colour("Blue")
+	Green = Colour(core.Green)
 )
 
 // +genclient
@@ -265,6 +280,9 @@ type Thing struct {
         read_file(&mut package, SOURCE);
         assert_eq!(package.group.as_deref(), Some("things"));
         assert_eq!(package.constants["Red"], ("Colour".to_owned(), "Red".to_owned()));
+        assert_eq!(package.constants["Blue"], ("Colour".to_owned(), "Blue".to_owned()));
+        let green = ("Colour".to_owned(), "k8s.io/api/core/v1".to_owned(), "Green".to_owned());
+        assert_eq!(package.borrowed["Green"], green);
         assert!(package.types[0].has("enum"));
         let thing = &package.types[1];
         assert_eq!(thing.marker("structType"), Some("atomic"));

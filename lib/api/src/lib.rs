@@ -9,5 +9,5 @@ pub mod quota;
 mod resources;
 mod schema;
 
-pub use resources::{Resource, Subresource, groups, resource, resource_of_kind, resources};
+pub use resources::{Resource, Subresource, groups, resource, resource_of_kind, resources, versions};
 pub use schema::schema;

@@ -29,6 +29,8 @@ pub struct Resource {
     pub storage_version_hash: &'static str,
     /// Its subresources, as discovery orders them.
     pub subresources: Vec<Subresource>,
+    /// A deletion is answered with the object rather than a Status.
+    pub returns_deleted: bool,
     /// Upstream serves it unless it is told otherwise: its version is neither alpha nor beta.
     pub default_served: bool,
 }
@@ -122,6 +124,12 @@ pub fn groups(default_only: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     groups
 }
 
+/// The groups and versions that upstream knows, served or not: the options kinds are kinds of all of them.
+pub fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = include_str!("../schema/v1.37/versions.txt").lines();
+    lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('/'))
+}
+
 fn parse(text: &'static str) -> Option<Vec<Resource>> {
     let mut resources: Vec<Resource> = Vec::new();
     let (mut group, mut version) = ("", "");
@@ -151,6 +159,7 @@ fn parse_resource(group: &'static str, version: &'static str, line: &'static str
         categories: Vec::new(),
         storage_version_hash: "",
         subresources: Vec::new(),
+        returns_deleted: false,
         default_served: !version.contains("alpha") && !version.contains("beta"),
     };
     for word in words {
@@ -158,6 +167,7 @@ fn parse_resource(group: &'static str, version: &'static str, line: &'static str
             ("short", names) => resource.short_names = names.split(',').collect(),
             ("categories", names) => resource.categories = names.split(',').collect(),
             ("hash", hash) => resource.storage_version_hash = hash,
+            ("deleted", "object") => resource.returns_deleted = true,
             _ => return None,
         }
     }
@@ -197,6 +207,7 @@ mod tests {
         let pods = resource("", "v1", "pods").unwrap();
         assert!(pods.namespaced && pods.allows("watch") && pods.short_names == ["po"]);
         let eviction = pods.subresource("eviction").unwrap();
+        assert!(pods.returns_deleted && !resource("apps", "v1", "deployments").unwrap().returns_deleted);
         assert!(eviction.foreign && eviction.kind == Gvk::new("policy", "v1", "Eviction"));
         assert_eq!(resource_of_kind("apps", "v1", "Deployment").unwrap().plural, "deployments");
         assert!(resource("apps", "v1", "pods").is_none());
@@ -210,6 +221,12 @@ mod tests {
                 assert!(crate::schema().kind(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?}");
             }
         }
+    }
+
+    #[test]
+    fn every_served_version_is_a_known_one() {
+        let known: Vec<(&str, &str)> = versions().collect();
+        assert!(resources().iter().all(|resource| known.contains(&(resource.group, resource.version))));
     }
 
     #[test]

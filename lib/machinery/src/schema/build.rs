@@ -30,6 +30,7 @@ impl Builder {
             wire: Vec::new(),
             map: MapKind::Granular,
             preserve_unknown: false,
+            one_of: None,
             by_json: Vec::new(),
             by_number: Vec::new(),
         });
@@ -52,6 +53,11 @@ impl Builder {
     /// Whether the struct is owned as one value.
     pub fn map_kind(&mut self, id: StructId, map: MapKind) {
         self.schema.structs[id.0 as usize].map = map;
+    }
+
+    /// At most one of the struct's fields is set; the field of that name tells which.
+    pub fn one_of(&mut self, id: StructId, discriminator: &str) {
+        self.schema.structs[id.0 as usize].one_of = Some(discriminator.to_owned());
     }
 
     /// Keeps unknown fields of the struct.

@@ -90,6 +90,17 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Fields of the struct that the patch does not name are dropped.
     pub retain_keys: bool,
+    /// It is replaced, and that is said.
+    pub replace: bool,
+}
+
+/// What the type's author has said of a field, rather than left to be understood: OpenAPI tells no more than that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The default.
+    pub default: bool,
+    /// How list items belong together.
+    pub list: bool,
 }
 
 /// One field of a struct, as JSON sees it.
@@ -121,6 +132,8 @@ pub struct Field {
     pub patch_merge_key: Option<String>,
     /// What it is when absent, independent of other fields.
     pub default: Option<Value>,
+    /// What of this the type's author has said.
+    pub said: Said,
     /// The values that are allowed; empty: any.
     pub enum_values: Vec<String>,
     /// The Go names of the embedded structs that it comes from, parted by dots: error messages name them.
@@ -199,6 +212,8 @@ pub struct StructType {
     pub map: MapKind,
     /// Unknown fields are kept (a CRD's `x-kubernetes-preserve-unknown-fields`).
     pub preserve_unknown: bool,
+    /// At most one of its fields is set: the one that this field tells; empty: no field tells it.
+    pub one_of: Option<String>,
     by_json: Vec<u16>,
     by_number: Vec<u16>,
 }

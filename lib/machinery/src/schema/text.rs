@@ -12,13 +12,13 @@
 //!   conditions 6 []DeploymentCondition omitempty patch=merge key=type list=map:type
 //! ```
 //! A field line is JSON name, protobuf number, type, flags; `default=` is the last flag, JSON to the end of the line, as
-//! `enum=` is an alias' last one.
+//! `enum=` is an alias' last one. `becomes=` is a default too, one that only the server's behaviour tells.
 //! `+` embeds a struct. Types are written as in Go: `*` absent is not zero, `[]` list, `map[string]`; a name without
 //! dots is of the same package, `core.v1.Pod` is of another one, lower-case names are the basic types.
 
 use std::collections::HashMap;
 
-use super::{Builder, Field, Gvk, ListKind, MapKind, PatchStrategy, Schema, StructId, Type};
+use super::{Builder, Field, Gvk, ListKind, MapKind, PatchStrategy, Said, Schema, StructId, Type};
 
 /// Where the types that all kinds share live in OpenAPI.
 pub const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -116,6 +116,7 @@ impl<'a> Reader<'a> {
                         ("kind", "") => self.builder.kind(id, served(package.serves, name)?),
                         ("kind", group_version) => self.builder.kind(id, served(Some(group_version), name)?),
                         ("atomic", _) => self.builder.map_kind(id, MapKind::Atomic),
+                        ("oneof", discriminator) => self.builder.one_of(id, discriminator),
                         _ => return Err("unknown flag"),
                     }
                 }
@@ -160,7 +161,8 @@ impl<'a> Reader<'a> {
     }
 
     fn field_line(&mut self, id: StructId, line: &'a str) -> Step<'a> {
-        let (line, default) = match line.split_once(" default=") {
+        let told = line.split_once(" default=");
+        let (line, default) = match told.or_else(|| line.split_once(" becomes=")) {
             Some((line, default)) => (line, Some(serde_json::from_str(default).map_err(|_| "default is not JSON")?)),
             None => (line, None),
         };
@@ -192,6 +194,7 @@ impl<'a> Reader<'a> {
             patch_strategy: PatchStrategy::default(),
             patch_merge_key: None,
             default,
+            said: Said { default: told.is_some(), list: false },
             enum_values,
             embedded: None,
             go,
@@ -227,11 +230,13 @@ impl<'a> Reader<'a> {
             return Ok(if union { Type::Union(id) } else { Type::Struct(id) });
         }
         let alias = self.aliases.get(&(package, name)).ok_or("unknown type")?;
-        if let Some(list) = alias.values {
-            values.extend(list.split(',').map(str::to_owned));
-        }
         let mut inner = String::new();
-        let ty = self.read_type(package, alias.ty, &mut inner, values)?;
+        let mut of_target = Vec::new();
+        let ty = self.read_type(package, alias.ty, &mut inner, &mut of_target)?;
+        match alias.values {
+            Some(list) => values.extend(list.split(',').map(str::to_owned)),
+            None => values.append(&mut of_target),
+        }
         push_go(go, &self.go_name(package, name));
         if let Some((_, items)) = inner.split_once('|') {
             push_go(go, items);
@@ -297,6 +302,7 @@ fn basic(written: &str) -> Option<(Type, &'static str)> {
 }
 
 fn set_flag(field: &mut Field, flag: &str) -> Result<(), &'static str> {
+    field.said.list |= flag.starts_with("list=");
     match flag.split_once('=').unwrap_or((flag, "")) {
         ("omitempty", _) => field.omit_empty = true,
         ("omitzero", _) => field.omit_zero = true,
@@ -304,6 +310,7 @@ fn set_flag(field: &mut Field, flag: &str) -> Result<(), &'static str> {
         ("patch", strategies) => {
             field.patch_strategy.merge = strategies.split(',').any(|one| one == "merge");
             field.patch_strategy.retain_keys = strategies.split(',').any(|one| one == "retainKeys");
+            field.patch_strategy.replace = strategies == "replace";
         }
         ("key", key) => field.patch_merge_key = Some(key.to_owned()),
         ("list", "atomic") => field.list = ListKind::Atomic,
@@ -362,12 +369,14 @@ mod tests {
         let replicas = spec.field("replicas").unwrap();
         assert!(replicas.pointer && replicas.omit_empty);
         assert_eq!(replicas.default, Some(1.into()));
+        assert!(replicas.said.default && !replicas.said.list);
         assert_eq!(spec.field("policy").unwrap().enum_values, ["A", "B"]);
         let amounts = spec.field("amounts").unwrap();
         assert_eq!((amounts.go_type(0), amounts.go_type(1)), ("v1.Amounts", "resource.Quantity"));
         let items = spec.field("items").unwrap();
         assert_eq!((items.go_type(0), items.go_type(1)), ("[]v1.Spec", "v1.Spec"));
         assert_eq!(items.list, ListKind::Map(vec!["name".into(), "port".into()]));
+        assert!(items.said.list && !items.said.default);
         assert!(items.patch_strategy.merge && items.patch_strategy.retain_keys);
         assert_eq!(spec.field("extra").unwrap().ty, Type::Wrapped(Box::new(Type::String)));
     }
