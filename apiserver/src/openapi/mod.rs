@@ -1,229 +1,169 @@
-//! OpenAPI out of the schema: `/openapi/v3` with a document a group version, and `/openapi/v2`.
+//! OpenAPI out of the schema: `/openapi/v3` with a document a group version, and `/openapi/v2` with all in one.
 //!
-//! Documents are made when they are first asked for. In JSON they have schemas and paths; in protobuf, which kubectl asks
-//! for to learn which query parameters an endpoint takes, they have the paths.
+//! Documents are made when they are first asked for and kept compressed; both notations, each in JSON and protobuf, come from
+//! the same endpoints and types.
 
+mod descriptions;
+mod document;
+mod endpoints;
+mod gnostic;
+mod operations;
+mod page;
+mod parameters;
 mod protobuf;
+mod render;
+mod roots;
 mod schemas;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pintle_machinery::schema::Schema;
 use serde_json::{Map, Value, json};
 
+use self::descriptions::Texts;
+use self::page::{Form, Page};
+use self::schemas::Notation;
 use crate::engine::present;
-use crate::http::body::Body;
+use crate::http::body::{self, Body};
 use crate::http::negotiate::clauses;
 use crate::resource::Resource;
 
-/// Media types of the protobuf form.
-const V3_PROTOBUF: [&str; 2] = [
-    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
-    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
-];
+/// How long a document under its hash may be kept by caches: a year.
+const KEPT: i64 = 365 * 24 * 3600;
 
 /// The documents.
 pub struct OpenApi {
-    schema: &'static Schema,
+    whole: Arc<Page>,
     /// By path below `/openapi/v3/`: `api/v1`, `apis/apps/v1`.
-    groups: BTreeMap<String, Group>,
-    v2: OnceLock<Bytes>,
+    pages: Arc<BTreeMap<String, Arc<Page>>>,
 }
-
-struct Group {
-    resources: Vec<Arc<Resource>>,
-    json: OnceLock<Bytes>,
-    protobuf: OnceLock<Bytes>,
-}
-
-/// One operation of a path.
-pub(crate) struct Operation {
-    /// HTTP method, lower case.
-    pub method: &'static str,
-    /// Kubernetes' verb.
-    pub action: &'static str,
-    /// Query parameters.
-    pub parameters: &'static [&'static str],
-}
-
-/// One path with its operations.
-pub(crate) struct Endpoint {
-    /// Path.
-    pub path: String,
-    /// Group, version and kind of the objects.
-    pub gvk: (String, String, String),
-    /// What can be done there.
-    pub operations: Vec<Operation>,
-}
-
-const CREATE: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "pretty"];
-const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force", "pretty"];
-const DELETE: &[&str] = &[
-    "dryRun",
-    "gracePeriodSeconds",
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "orphanDependents",
-    "pretty",
-    "propagationPolicy",
-];
-const LIST: &[&str] = &[
-    "allowWatchBookmarks",
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "pretty",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "timeoutSeconds",
-    "watch",
-];
-
-/// (verb, method, action, parameters, on the collection)
-const OPERATIONS: [(&str, &str, &str, &[&str], bool); 7] = [
-    ("list", "get", "list", LIST, true),
-    ("create", "post", "post", CREATE, true),
-    ("deletecollection", "delete", "deletecollection", LIST, true),
-    ("get", "get", "get", &["pretty"], false),
-    ("update", "put", "put", CREATE, false),
-    ("patch", "patch", "patch", PATCH, false),
-    ("delete", "delete", "delete", DELETE, false),
-];
 
 impl OpenApi {
     /// Of these resources.
     pub fn new(schema: &'static Schema, resources: &[Arc<Resource>]) -> Self {
-        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let mut parts: BTreeMap<String, Vec<Arc<Resource>>> =
+            roots::keys().map(|key| (key.to_owned(), Vec::new())).collect();
         for resource in resources {
-            let path = root(resource).trim_start_matches('/').to_owned();
-            let group = groups.entry(path).or_insert_with(|| Group {
-                resources: Vec::new(),
-                json: OnceLock::new(),
-                protobuf: OnceLock::new(),
-            });
-            group.resources.push(resource.clone());
+            let key = endpoints::root(resource).trim_start_matches('/').to_owned();
+            parts.entry(key).or_default().push(resource.clone());
+            if !resource.group.is_empty() {
+                parts.entry(format!("apis/{}", resource.group)).or_default();
+            }
         }
-        Self { schema, groups, v2: OnceLock::new() }
+        let whole = Arc::new(Page::new(schema, Notation::V2, parts.clone()));
+        let page = |(key, resources): (String, Vec<Arc<Resource>>)| {
+            let part = [(key.clone(), resources)].into();
+            (key, Arc::new(Page::new(schema, Notation::V3, part)))
+        };
+        Self { whole, pages: Arc::new(parts.into_iter().map(page).collect()) }
     }
 
-    /// The answer for a path, if it is one of these.
-    pub fn answer(&self, path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
-        let path = path.trim_end_matches('/');
-        if path == "/openapi/v2" {
-            return Some(self.v2(headers));
-        }
+    /// The answer for a path, if it is one of these; `hash` is the query's.
+    pub async fn answer(&self, path: &str, hash: Option<&str>, headers: &HeaderMap) -> Option<Response<Body>> {
         if path == "/openapi/v3" {
-            let entry = |path: &String| {
-                let hash = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
-                (path.clone(), json!({"serverRelativeURL": hash}))
+            return Some(self.index().await);
+        }
+        if path == "/openapi/v2" {
+            let vary = HeaderValue::from_static("Accept-Encoding, Accept");
+            return Some(with(page_answer(&self.whole, headers).await, VARY, vary));
+        }
+        let key = path.strip_prefix("/openapi/v3/")?;
+        let Some(page) = self.pages.get(key) else { return Some(nothing(StatusCode::NOT_FOUND)) };
+        let mut response = page_answer(page, headers).await;
+        if let Some(hash) = hash.filter(|hash| !hash.is_empty() && response.status() == StatusCode::OK) {
+            let current = made(page, Page::hash).await;
+            if hash == current {
+                response = with(response, CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+                let expires = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(KEPT);
+                response = with(response, EXPIRES, text(&expires.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string()));
+            } else {
+                let moved = present::bytes(StatusCode::MOVED_PERMANENTLY, "application/json", "");
+                let moved = with(moved, LOCATION, text(&format!("{path}?hash={current}")));
+                response = with(moved, ETAG, text(&format!("\"{current}\"")));
+            }
+        }
+        Some(with(response, VARY, HeaderValue::from_static("Accept")))
+    }
+
+    /// Where each document is, with its hash.
+    async fn index(&self) -> Response<Body> {
+        let pages = self.pages.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let texts = Texts::unpack();
+            let descriptions = texts.index();
+            let entry = |(key, page): (&String, &Arc<Page>)| {
+                let hash = page.hash_with(&descriptions);
+                (key.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{key}?hash={hash}")}))
             };
-            let paths: Map<String, Value> = self.groups.keys().map(entry).collect();
-            return Some(present::bytes(StatusCode::OK, "application/json", json!({"paths": paths}).to_string()));
-        }
-        let group = self.groups.get(path.strip_prefix("/openapi/v3/")?)?;
-        for clause in clauses(headers) {
-            if V3_PROTOBUF.contains(&clause.media_type) {
-                let bytes = group.protobuf.get_or_init(|| protobuf::document(&endpoints(&group.resources)).into());
-                return Some(present::bytes(StatusCode::OK, V3_PROTOBUF[1], bytes.clone()));
-            }
-            if matches!(clause.media_type, "application/json" | "*/*") {
-                break;
-            }
-        }
-        let bytes = group.json.get_or_init(|| {
-            let roots: Vec<Arc<Resource>> = group.resources.clone();
-            let document = json!({
-                "openapi": "3.0.0",
-                "info": {"title": "Kubernetes", "version": "v1.37.2"},
-                "paths": json_paths(&endpoints(&group.resources), "v3"),
-                "components": {"schemas": schemas::closure(self.schema, &roots, "#/components/schemas/")},
-            });
-            document.to_string().into()
+            pages.iter().map(entry).collect::<Map<String, Value>>()
         });
-        Some(present::bytes(StatusCode::OK, "application/json", bytes.clone()))
-    }
-
-    fn v2(&self, headers: &HeaderMap) -> Response<Body> {
-        let json = clauses(headers).iter().any(|clause| matches!(clause.media_type, "application/json" | "*/*"));
-        if !json {
-            return present::bytes(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "406 not acceptable\n");
-        }
-        let bytes = self.v2.get_or_init(|| {
-            let resources: Vec<Arc<Resource>> =
-                self.groups.values().flat_map(|group| group.resources.iter().cloned()).collect();
-            let document = json!({
-                "swagger": "2.0",
-                "info": {"title": "Kubernetes", "version": "v1.37.2"},
-                "paths": json_paths(&endpoints(&resources), "v2"),
-                "definitions": schemas::closure(self.schema, &resources, "#/definitions/"),
-            });
-            document.to_string().into()
-        });
-        present::bytes(StatusCode::OK, "application/json", bytes.clone())
+        let paths = made.await.unwrap_or_default();
+        present::bytes(StatusCode::OK, "text/plain; charset=utf-8", json!({"paths": paths}).to_string())
     }
 }
 
-fn root(resource: &Resource) -> String {
-    match resource.group.as_str() {
-        "" => format!("/api/{}", resource.version),
-        group => format!("/apis/{group}/{}", resource.version),
-    }
+/// What a page gives; making it for the first time takes a while.
+async fn made<T: Default + Send + 'static>(page: &Arc<Page>, make: fn(&Page) -> T) -> T {
+    let page = page.clone();
+    tokio::task::spawn_blocking(move || make(&page)).await.unwrap_or_default()
 }
 
-/// Paths and operations of resources.
-fn endpoints(resources: &[Arc<Resource>]) -> Vec<Endpoint> {
-    let mut endpoints = Vec::new();
-    for resource in resources {
-        let collection = match resource.namespaced {
-            true => format!("{}/namespaces/{{namespace}}/{}", root(resource), resource.name),
-            false => format!("{}/{}", root(resource), resource.name),
-        };
-        let gvk = (resource.group.clone(), resource.version.clone(), resource.kind.clone());
-        let of = |verbs: &[String], on_collection: bool| -> Vec<Operation> {
-            OPERATIONS
-                .iter()
-                .filter(|(verb, .., collection)| *collection == on_collection && verbs.iter().any(|own| own == verb))
-                .map(|(_, method, action, parameters, _)| Operation { method, action, parameters })
-                .collect()
-        };
-        let item = format!("{collection}/{{name}}");
-        endpoints.push(Endpoint { path: collection, gvk: gvk.clone(), operations: of(&resource.verbs, true) });
-        endpoints.push(Endpoint { path: item.clone(), gvk, operations: of(&resource.verbs, false) });
-        for sub in &resource.subresources {
-            let gvk = (sub.group.clone(), sub.version.clone(), sub.kind.clone());
-            endpoints.push(Endpoint { path: format!("{item}/{}", sub.name), gvk, operations: of(&sub.verbs, false) });
-        }
+async fn page_answer(page: &Arc<Page>, headers: &HeaderMap) -> Response<Body> {
+    let accepted = clauses(headers);
+    let Some(form) = accepted.iter().find_map(|clause| page.form(clause.media_type)) else {
+        return nothing(StatusCode::NOT_ACCEPTABLE);
+    };
+    let etag = text(&format!("\"{}\"", made(page, Page::hash).await));
+    if let Some(known) = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok())
+        && known.split(',').any(|one| one.trim() == etag || one.trim() == "*")
+    {
+        return with(nothing(StatusCode::NOT_MODIFIED), ETAG, etag);
     }
-    endpoints.retain(|endpoint| !endpoint.operations.is_empty());
-    endpoints
+    let compressed = match form {
+        Form::Json => made(page, Page::json).await,
+        Form::Protobuf => made(page, Page::protobuf).await,
+    };
+    let response = match takes_gzip(headers) {
+        true => {
+            let response = present::bytes(StatusCode::OK, page.media_type(form), compressed);
+            with(response, CONTENT_ENCODING, HeaderValue::from_static("gzip"))
+        }
+        false => {
+            let size = page::size(&compressed);
+            let body = body::stream(futures::stream::iter(page::unpacked(compressed)));
+            with(present::with_body(StatusCode::OK, page.media_type(form), body), CONTENT_LENGTH, size.into())
+        }
+    };
+    with(response, ETAG, etag)
 }
 
-fn json_paths(endpoints: &[Endpoint], version: &str) -> Value {
-    let mut paths = Map::new();
-    for endpoint in endpoints {
-        let (group, api_version, kind) = &endpoint.gvk;
-        let mut item = Map::new();
-        for operation in &endpoint.operations {
-            let parameters: Vec<Value> = operation
-                .parameters
-                .iter()
-                .map(|name| match version {
-                    "v3" => json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}),
-                    _ => json!({"name": name, "in": "query", "type": "string", "uniqueItems": true}),
-                })
-                .collect();
-            item.insert(
-                operation.method.to_owned(),
-                json!({"parameters": parameters, "responses": {"200": {"description": "OK"}},
-                       "x-kubernetes-action": operation.action,
-                       "x-kubernetes-group-version-kind": {"group": group, "version": api_version, "kind": kind}}),
-            );
-        }
-        paths.insert(endpoint.path.clone(), Value::Object(item));
-    }
-    Value::Object(paths)
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|one| {
+        let (name, quality) = one.split_once(';').unwrap_or((one, ""));
+        name.trim() == "gzip" && quality.trim() != "q=0"
+    })
+}
+
+/// An answer without a body.
+fn nothing(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(body::empty());
+    *response.status_mut() = status;
+    with(response, CACHE_CONTROL, HeaderValue::from_static("no-cache, private"))
+}
+
+fn with(mut response: Response<Body>, name: HeaderName, value: HeaderValue) -> Response<Body> {
+    response.headers_mut().insert(name, value);
+    response
+}
+
+fn text(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(""))
 }

@@ -1,0 +1,168 @@
+//! One document in its forms: made when first asked for, kept compressed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use pintle_machinery::schema::Schema;
+
+use super::descriptions::{Descriptions, Texts};
+use super::document::{Document, Json, Sink};
+use super::endpoints::Maker;
+use super::gnostic::{DOCUMENT_V2, DOCUMENT_V3};
+use super::protobuf::Protobuf;
+use super::schemas::Notation;
+use crate::resource::Resource;
+
+/// Documents leave in pieces of that size.
+const PIECE: usize = 64 * 1024;
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON.
+    Json,
+    /// Protobuf.
+    Protobuf,
+}
+
+/// One document.
+pub struct Page {
+    schema: &'static Schema,
+    notation: Notation,
+    /// The resources by path: `apis/apps/v1`.
+    parts: BTreeMap<String, Vec<Arc<Resource>>>,
+    hash: OnceLock<String>,
+    json: OnceLock<Bytes>,
+    protobuf: OnceLock<Bytes>,
+}
+
+impl Page {
+    /// A document of these paths and resources.
+    pub fn new(schema: &'static Schema, notation: Notation, parts: BTreeMap<String, Vec<Arc<Resource>>>) -> Self {
+        let (hash, json, protobuf) = Default::default();
+        Self { schema, notation, parts, hash, json, protobuf }
+    }
+
+    /// The form that a media type stands for.
+    pub fn form(&self, media_type: &str) -> Option<Form> {
+        match media_type {
+            "application/json" | "application/*" | "*/*" => Some(Form::Json),
+            other if other.replace('@', ".") == self.media_type(Form::Protobuf) => Some(Form::Protobuf),
+            _ => None,
+        }
+    }
+
+    /// The media type of a form.
+    pub fn media_type(&self, form: Form) -> &'static str {
+        match (form, self.notation) {
+            (Form::Json, _) => "application/json",
+            (Form::Protobuf, Notation::V2) => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+            (Form::Protobuf, Notation::V3) => "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+        }
+    }
+
+    /// A hash of the document in JSON.
+    pub fn hash(&self) -> String {
+        self.hash.get().cloned().unwrap_or_else(|| self.hash_with(&Texts::unpack().index()))
+    }
+
+    /// The same, with the descriptions at hand.
+    pub fn hash_with(&self, descriptions: &Descriptions<'_>) -> String {
+        let make = || self.write_json(descriptions, io::sink()).map(|(_, hash)| hash).unwrap_or_default();
+        self.hash.get_or_init(make).clone()
+    }
+
+    /// JSON, compressed.
+    pub fn json(&self) -> Bytes {
+        let make = || {
+            let encoder = GzEncoder::new(Vec::new(), Compression::default());
+            let (encoder, hash) = self.write_json(&Texts::unpack().index(), encoder)?;
+            self.hash.get_or_init(|| hash);
+            encoder.finish()
+        };
+        self.json.get_or_init(|| compact(make())).clone()
+    }
+
+    /// Protobuf, compressed.
+    pub fn protobuf(&self) -> Bytes {
+        let shape = match self.notation {
+            Notation::V2 => &DOCUMENT_V2,
+            Notation::V3 => &DOCUMENT_V3,
+        };
+        let make = || {
+            let mut sink = Protobuf::new(shape);
+            self.write(&Texts::unpack().index(), &mut sink)?;
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(&sink.finish())?;
+            encoder.finish()
+        };
+        self.protobuf.get_or_init(|| compact(make())).clone()
+    }
+
+    fn write_json<W: Write>(&self, descriptions: &Descriptions<'_>, out: W) -> io::Result<(W, String)> {
+        let mut json = Json::new(Hashed { out, digest: ring::digest::Context::new(&ring::digest::SHA512) })?;
+        self.write(descriptions, &mut json)?;
+        let Hashed { out, digest } = json.finish()?;
+        Ok((out, digest.finish().as_ref().iter().map(|byte| format!("{byte:02X}")).collect()))
+    }
+
+    fn write(&self, descriptions: &Descriptions<'_>, sink: &mut impl Sink) -> io::Result<()> {
+        let maker = Maker { schema: self.schema, descriptions };
+        let mut endpoints: Vec<_> =
+            self.parts.iter().flat_map(|(key, resources)| maker.document(key, resources)).collect();
+        endpoints.sort_by(|left, right| left.path.cmp(&right.path));
+        Document { schema: self.schema, descriptions, endpoints, versions: self.versions() }.write(self.notation, sink)
+    }
+
+    /// A document of one version tells only of its own options kinds and the core group's.
+    fn versions(&self) -> Option<Vec<(String, String)>> {
+        let own = self.parts.values().flatten().map(|resource| (resource.group.clone(), resource.version.clone()));
+        let versions = own.chain([(String::new(), "v1".to_owned())]);
+        (self.notation == Notation::V3).then(|| versions.collect())
+    }
+}
+
+/// Writing into memory doesn't fail; if it did, the document would be empty.
+fn compact(made: io::Result<Vec<u8>>) -> Bytes {
+    made.unwrap_or_default().into_boxed_slice().into()
+}
+
+/// The bytes of a compressed form, in pieces.
+pub fn unpacked(compressed: Bytes) -> impl Iterator<Item = Bytes> {
+    let mut decoder = GzDecoder::new(bytes::Buf::reader(compressed));
+    std::iter::from_fn(move || {
+        let mut piece = vec![0; PIECE];
+        // It was compressed here: reading doesn't fail.
+        let read = decoder.read(&mut piece).unwrap_or_default();
+        piece.truncate(read);
+        (read > 0).then(|| piece.into())
+    })
+}
+
+/// How many bytes that is: gzip's last four bytes tell.
+pub fn size(compressed: &[u8]) -> u32 {
+    compressed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size))
+}
+
+/// Hashes what passes through.
+struct Hashed<W> {
+    out: W,
+    digest: ring::digest::Context,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.digest.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
