@@ -250,7 +250,7 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         return Ok(response);
     }
     if let Some(response) = state.discovery.answer(path, &parts.headers, query.get("pretty")) {
-        return Ok(response);
+        return response;
     }
     if let Some(response) = state.openapi.answer(path, query.get("hash"), &parts.headers).await {
         return Ok(response);

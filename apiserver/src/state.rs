@@ -67,7 +67,7 @@ impl State {
             })
             .collect();
         let caches = Arc::new(Caches::new(config.store.clone(), caches.into_values()));
-        let discovery = crate::discovery::Discovery::new(&resources, &config);
+        let discovery = crate::discovery::Discovery::new(pintle_api::schema(), &resources, &config);
         Ok(Self {
             store: config.store.clone(),
             schema: pintle_api::schema(),

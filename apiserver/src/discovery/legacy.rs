@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::cache::entry::Ordered;
 use crate::config::Config;
 use crate::conversion::api_version;
 use crate::resource::Resource;
 
-/// Documents by path.
-pub struct Legacy(BTreeMap<String, Value>);
+/// Documents by path, in JSON.
+pub struct Legacy(BTreeMap<String, Bytes>);
 
 impl Legacy {
     /// Of these resources.
@@ -55,11 +57,13 @@ impl Legacy {
             documents.insert(format!("/apis/{}", group["name"].as_str().unwrap_or_default()), document);
         }
         documents.insert("/apis".to_owned(), json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}));
-        Self(documents)
+        let bytes =
+            |(path, value): (String, Value)| (path, serde_json::to_vec(&Ordered(&value)).unwrap_or_default().into());
+        Self(documents.into_iter().map(bytes).collect())
     }
 
     /// The document at a path.
-    pub fn document(&self, path: &str) -> Option<&Value> {
+    pub fn document(&self, path: &str) -> Option<&Bytes> {
         self.0.get(path)
     }
 

@@ -24,7 +24,8 @@ impl Encoding {
         }
     }
 
-    fn from_media_type(name: &str) -> Option<Self> {
+    /// The encoding that a media type, or a pattern of some, stands for.
+    pub fn from_media_type(name: &str) -> Option<Self> {
         Some(match name {
             "application/json" | "*/*" | "application/*" | "" => Self::Json,
             "application/yaml" => Self::Yaml,
