@@ -3,10 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Taint;
 
-use crate::storage::{SnapshotCommand, StoreArgs, StoreCommand};
+use crate::storage::StoreArgs;
+use crate::storage::commands::{SnapshotCommand, StoreCommand};
 
 /// Where a cluster lives unless told otherwise.
 pub const DEFAULT_DATA_DIR: &str = "/var/lib/pintle";
@@ -74,21 +77,29 @@ pub struct DataArgs {
     pub data_dir: PathBuf,
 }
 
+/// What an API server needs to know of the address plan.
+#[derive(Args, Clone, Debug)]
+pub struct ServiceNetworkArgs {
+    /// Addresses of Services.
+    #[arg(long, default_value = "10.43.0.0/16")]
+    pub service_cidr: IpNet,
+    /// DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+}
+
 /// The address plan.
 #[derive(Args, Clone, Debug)]
 pub struct NetworkArgs {
     /// Addresses of pods; each node gets a /24 of it.
     #[arg(long, default_value = "10.42.0.0/16")]
     pub cluster_cidr: IpNet,
-    /// Addresses of Services.
-    #[arg(long, default_value = "10.43.0.0/16")]
-    pub service_cidr: IpNet,
+    /// Services and DNS names.
+    #[command(flatten)]
+    pub services: ServiceNetworkArgs,
     /// Address of the cluster DNS Service; the tenth of the Service addresses by default.
     #[arg(long)]
     pub cluster_dns: Option<IpAddr>,
-    /// DNS domain of the cluster.
-    #[arg(long, default_value = "cluster.local")]
-    pub cluster_domain: String,
 }
 
 /// The node's container runtime.
@@ -184,7 +195,7 @@ pub struct ServerArgs {
     #[command(flatten)]
     pub store: StoreArgs,
     /// Do not run a node in this process.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["node_name", "node_label", "kubelet_port", "container_runtime_endpoint", "RuntimeArgs"])]
     pub disable_node: bool,
     /// The node, unless disabled.
     #[command(flatten)]
@@ -204,13 +215,13 @@ pub struct NodeArgs {
     #[arg(long, default_value_t = 10250)]
     pub kubelet_port: u16,
     /// Labels of the node, `key=value`.
-    #[arg(long)]
-    pub node_label: Vec<String>,
+    #[arg(long, value_parser = label)]
+    pub node_label: Vec<(String, String)>,
     /// The container runtime.
     #[command(flatten)]
     pub runtime: RuntimeArgs,
     /// A CRI runtime's socket to use instead of a containerd of our own.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "RuntimeArgs")]
     pub container_runtime_endpoint: Option<PathBuf>,
 }
 
@@ -240,9 +251,9 @@ pub struct ApiserverArgs {
     /// Where keys, certificates and the store live.
     #[command(flatten)]
     pub data: DataArgs,
-    /// The address plan.
+    /// Services and DNS names.
     #[command(flatten)]
-    pub network: NetworkArgs,
+    pub services: ServiceNetworkArgs,
     /// Where objects are kept.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -312,9 +323,6 @@ pub struct ProxyArgs {
     /// Name of this node.
     #[arg(long)]
     pub hostname_override: Option<String>,
-    /// Address of this node.
-    #[arg(long)]
-    pub node_ip: Option<IpAddr>,
     /// Addresses of pods.
     #[arg(long)]
     pub cluster_cidr: Option<IpNet>,
@@ -369,11 +377,51 @@ pub struct KubeletArgs {
     #[arg(long, default_value_t = 110)]
     pub max_pods: u32,
     /// Resolver configuration that pods inherit; empty for none.
-    #[arg(long, default_value = "/etc/resolv.conf")]
+    #[arg(long, default_value = "/etc/resolv.conf", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub resolv_conf: PathBuf,
     /// Folder of manifests of static pods.
     #[arg(long)]
     pub static_pod_path: Option<PathBuf>,
+    /// Who makes control groups.
+    #[arg(long, value_enum, default_value_t = CgroupDriverArg::Cgroupfs)]
+    pub cgroup_driver: CgroupDriverArg,
+    /// Make the Node object if there is none.
+    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub register_node: bool,
+    /// Labels that the node registers with, `key=value`.
+    #[arg(long, value_delimiter = ',', value_parser = label)]
+    pub node_labels: Vec<(String, String)>,
+    /// Taints that the node registers with, `key=value:effect`.
+    #[arg(long, value_delimiter = ',', value_parser = taint)]
+    pub register_with_taints: Vec<Taint>,
+    /// `spec.providerID` that the node registers with.
+    #[arg(long)]
+    pub provider_id: Option<String>,
+}
+
+/// Who makes control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CgroupDriverArg {
+    /// The kubelet.
+    Cgroupfs,
+    /// systemd.
+    Systemd,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not key=value"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `key=value:effect` or `key:effect`.
+fn taint(text: &str) -> Result<Taint, String> {
+    let (rest, effect) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not key=value:effect"))?;
+    if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+        return Err(format!("{effect:?} is no effect of a taint"));
+    }
+    let (key, value) = rest.split_once('=').map_or((rest, None), |(key, value)| (key, Some(value)));
+    let value = value.filter(|value| !value.is_empty()).map(str::to_owned);
+    Ok(Taint { key: key.to_owned(), value, effect: effect.to_owned(), time_added: None })
 }
 
 /// `pintle dns`.
@@ -402,4 +450,70 @@ pub struct ForwardArgs {
     /// Unix socket to relay to.
     #[arg(long)]
     pub to: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, String> {
+        let words = ["pintle"].into_iter().chain(line.split(' '));
+        Cli::try_parse_from(words).map(|cli| cli.command).map_err(|error| error.to_string())
+    }
+
+    fn kubelet(more: &str) -> KubeletArgs {
+        let line =
+            format!("kubelet --kubeconfig=k --client-ca-file=c --tls-cert-file=t --tls-private-key-file=p {more}");
+        let Command::Kubelet(args) = parse(&line).unwrap() else { panic!("another command") };
+        args
+    }
+
+    #[test]
+    fn pods_may_be_given_no_resolvers() {
+        assert!(kubelet("--resolv-conf=").resolv_conf.as_os_str().is_empty());
+        assert!(kubelet("--resolv-conf ").resolv_conf.as_os_str().is_empty());
+    }
+
+    #[test]
+    fn nodes_register_as_told() {
+        let args =
+            kubelet("--node-labels=a=b,c= --register-with-taints=k=v:NoSchedule,l:NoExecute --register-node=false");
+        let text = |taint: &Taint| format!("{}={:?}:{}", taint.key, taint.value.as_deref(), taint.effect);
+        let taints: Vec<_> = args.register_with_taints.iter().map(text).collect();
+        assert_eq!(taints, ["k=Some(\"v\"):NoSchedule", "l=None:NoExecute"]);
+        assert_eq!(args.node_labels, [("a".into(), "b".into()), ("c".into(), String::new())]);
+        assert!(!args.register_node && kubelet("--register-node").register_node);
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        for (line, fault) in [
+            ("apiserver --cluster-cidr=10.0.0.0/16", "unexpected argument '--cluster-cidr'"),
+            ("apiserver --encryption-provider-config-automatic-reload", "--encryption-provider-config <"),
+            ("apiserver --etcd-prefix=/a", "--etcd-servers <"),
+            ("apiserver --etcd-cafile=f", "--etcd-servers <"),
+            ("apiserver --etcd-certfile=f --etcd-keyfile=f", "--etcd-servers <"),
+            ("apiserver --etcd-compaction-interval=1m", "--etcd-servers <"),
+            ("apiserver --etcd-servers=u --storage=memory", "cannot be used with"),
+            ("apiserver --etcd-servers=u --durability=relaxed", "cannot be used with"),
+            ("snapshot restore f --etcd-prefix=/a", "--etcd-servers <"),
+            ("store migrate --from=a --to=b --etcd-servers=u", "unexpected argument '--etcd-servers'"),
+            ("server --disable-node --image=a.tar", "cannot be used with"),
+            ("server --disable-node --node-label=a=b", "cannot be used with"),
+            ("agent --server=u --token-file=t --container-runtime-endpoint=s --image=a.tar", "cannot be used with"),
+            ("proxy --kubeconfig=k --node-ip=10.0.0.1", "unexpected argument '--node-ip'"),
+        ] {
+            let refused = parse(line).map(|_| ()).expect_err(line);
+            assert!(refused.contains(fault), "{line}: {refused}");
+        }
+        for line in [
+            "apiserver --cluster-domain=x --encryption-provider-config=f --encryption-provider-config-automatic-reload",
+            "apiserver --encryption-provider-config-automatic-reload=false",
+            "apiserver --etcd-servers=u --etcd-prefix=/a --etcd-compaction-interval=1m",
+            "store migrate --from=a --to=b --etcd-prefix=/a",
+            "server --disable-node --node-ip=10.0.0.1",
+        ] {
+            assert_eq!(parse(line).map(|_| ()), Ok(()), "{line}");
+        }
+    }
 }

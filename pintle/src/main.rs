@@ -11,6 +11,7 @@ mod kernel;
 mod net;
 mod node;
 mod paths;
+mod routes;
 mod server;
 mod storage;
 mod teardown;
@@ -94,8 +95,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Server(args) => server::run(args, on_signal()?).await,
         Command::Agent(args) => agent::run(args, on_signal()?).await,
         Command::Apiserver(args) => server::run_apiserver(args, on_signal()?).await,
-        Command::Snapshot(command) => storage::snapshot(command).await,
-        Command::Store(command) => storage::store(command).await,
+        Command::Snapshot(command) => storage::commands::snapshot(command).await,
+        Command::Store(command) => storage::commands::store(command).await,
         Command::Scheduler(args) => components::scheduler(args, on_signal()?).await,
         Command::ControllerManager(args) => components::controller_manager(args, on_signal()?).await,
         Command::Proxy(args) => components::proxy(args, on_signal()?).await,

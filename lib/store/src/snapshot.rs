@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::contract::Revision;
+use crate::contract::{KeyValue, Revision};
 use crate::error::{Error, Result};
+use crate::mapped::Mapping;
 use crate::state::{Entry, FIRST_REVISION, State};
 
 const MAGIC: &[u8; 15] = b"PINTLE-STORE-1\n";
@@ -66,6 +67,28 @@ impl Snapshot {
             Ok((key.clone(), Entry { value, ..entry.clone() }))
         });
         Ok(Self { revision: self.revision, entries: entries.collect::<Result<_>>()? })
+    }
+
+    /// The copy of a store beneath a mapping as it is on top of it. A value that can't be read is an error.
+    pub async fn here(&self, mapping: &dyn Mapping) -> Result<Self> {
+        let mut entries = BTreeMap::new();
+        for (key, entry) in &self.entries {
+            let (value, key) = (entry.value.clone(), mapping.key_here(key.to_string()));
+            let (mod_revision, create_revision) = (entry.mod_revision, entry.create_revision);
+            let kv = mapping.value_here(KeyValue { key, value, mod_revision, create_revision, stale: false }).await?;
+            entries.insert(kv.key.into(), Entry { value: kv.value, ..entry.clone() });
+        }
+        Ok(Self { revision: self.revision, entries })
+    }
+
+    /// The copy as a mapping keeps it.
+    pub async fn there(&self, mapping: &dyn Mapping) -> Result<Self> {
+        let mut entries = BTreeMap::new();
+        for (key, entry) in &self.entries {
+            let value = mapping.value_there(key, &entry.value).await?;
+            entries.insert(mapping.key_there(key).into(), Entry { value, ..entry.clone() });
+        }
+        Ok(Self { revision: self.revision, entries })
     }
 
     /// Writes the copy and returns its revision.

@@ -137,6 +137,28 @@ pub struct Encryption {
 }
 
 impl Encryption {
+    /// As the text of a configuration says.
+    pub fn from_text(text: &str, resource_of: ResourceOf) -> Result<Self> {
+        Ok(Self::by(Rules::parse(text)?, resource_of))
+    }
+
+    /// As a file says; `reload`: also as it says later.
+    pub fn from_file(path: &Path, reload: bool, resource_of: ResourceOf) -> Result<Self> {
+        let text = read(path)?;
+        let mut encryption = Self::from_text(&text, resource_of)?;
+        encryption.reloading = reload.then(|| tokio::spawn(follow(encryption.rules.clone(), path.to_owned(), text)));
+        Ok(encryption)
+    }
+
+    /// Nothing is encrypted, and what is can't be read.
+    pub fn none(resource_of: ResourceOf) -> Self {
+        Self::by(Rules(Vec::new()), resource_of)
+    }
+
+    fn by(rules: Rules, resource_of: ResourceOf) -> Self {
+        Self { rules: Arc::new(RwLock::new(Arc::new(rules))), resource_of, reloading: None }
+    }
+
     fn rules(&self) -> Arc<Rules> {
         self.rules.read().clone()
     }
@@ -159,16 +181,7 @@ impl Mapping for Encryption {
 impl Encrypted {
     /// Encrypts as the text of a configuration says.
     pub fn from_text(inner: Arc<dyn Store>, text: &str, resource_of: ResourceOf) -> Result<Self> {
-        let rules = Arc::new(RwLock::new(Arc::new(Rules::parse(text)?)));
-        Ok(Self::new(inner, Encryption { rules, resource_of, reloading: None }))
-    }
-
-    /// Encrypts as a file says; `reload`: also as it says later.
-    pub fn from_file(inner: Arc<dyn Store>, path: &Path, reload: bool, resource_of: ResourceOf) -> Result<Self> {
-        let text = read(path)?;
-        let rules = Arc::new(RwLock::new(Arc::new(Rules::parse(&text)?)));
-        let reloading = reload.then(|| tokio::spawn(follow(rules.clone(), path.to_owned(), text)));
-        Ok(Self::new(inner, Encryption { rules, resource_of, reloading }))
+        Ok(Self::new(inner, Encryption::from_text(text, resource_of)?))
     }
 
     /// Encrypts from now on as another configuration says. An error leaves the old one in force.
