@@ -8,7 +8,7 @@ use pintle_client::leader;
 use pintle_serving::telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{ComponentArgs, ControllerManagerArgs, DnsArgs, KubeletArgs, ProxyArgs};
+use crate::cli::{CgroupDriverArg, ComponentArgs, ControllerManagerArgs, DnsArgs, KubeletArgs, ProxyArgs};
 use crate::{addons, kernel, net, telemetry};
 
 /// `pintle scheduler`.
@@ -81,6 +81,14 @@ pub async fn kubelet(args: KubeletArgs, shutdown: CancellationToken) -> anyhow::
         max_pods: args.max_pods,
         resolv_conf: Some(args.resolv_conf).filter(|path| !path.as_os_str().is_empty()),
         static_pod_dir: args.static_pod_path,
+        cgroup_driver: match args.cgroup_driver {
+            CgroupDriverArg::Cgroupfs => pintle_kubelet::CgroupDriver::Cgroupfs,
+            CgroupDriverArg::Systemd => pintle_kubelet::CgroupDriver::Systemd,
+        },
+        register: args.register_node,
+        labels: args.node_labels.into_iter().collect(),
+        taints: args.register_with_taints,
+        provider_id: args.provider_id.unwrap_or_default(),
         server: Some(pintle_kubelet::ServerTls {
             certificate: read(&args.tls_cert_file)?,
             key: read(&args.tls_private_key_file)?,

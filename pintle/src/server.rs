@@ -19,7 +19,7 @@ use pintle_serving::tls::Tls;
 use pintle_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs};
+use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs, ServiceNetworkArgs};
 use crate::node::{self, Identity};
 use crate::paths::Paths;
 use crate::up::Status;
@@ -27,8 +27,6 @@ use crate::{addons, agent, storage, telemetry};
 use pintle_host::pki::{self, Authority, Subject};
 use pintle_host::process::Handle;
 
-/// Issuer of service account tokens, and the audience that the API server takes.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Time between two tries of something that may need another one.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -50,14 +48,14 @@ impl Network {
     pub fn new(args: &NetworkArgs) -> anyhow::Result<Self> {
         let dns = match args.cluster_dns {
             Some(ip) => ip,
-            None => args.service_cidr.hosts().nth(9).context("the Service addresses are too few")?,
+            None => args.services.service_cidr.hosts().nth(9).context("the Service addresses are too few")?,
         };
-        anyhow::ensure!(args.service_cidr.contains(&dns), "cluster DNS {dns} is no Service address");
+        anyhow::ensure!(args.services.service_cidr.contains(&dns), "cluster DNS {dns} is no Service address");
         Ok(Self {
             cluster_cidr: args.cluster_cidr,
-            service_cidr: args.service_cidr,
+            service_cidr: args.services.service_cidr,
             dns,
-            domain: args.cluster_domain.clone(),
+            domain: args.services.cluster_domain.clone(),
         })
     }
 }
@@ -79,17 +77,23 @@ struct PkiConfig {
 struct Reach<'a> {
     node_ip: IpAddr,
     port: u16,
-    network: &'a Network,
+    services: &'a ServiceNetworkArgs,
     names: &'a [String],
+}
+
+impl Reach<'_> {
+    /// The name of the API server's Service.
+    fn service(&self) -> String {
+        format!("kubernetes.default.svc.{}", self.services.cluster_domain)
+    }
 }
 
 fn control_plane_pki(paths: &Paths, reach: &Reach) -> anyhow::Result<ControlPlanePki> {
     let dir = paths.pki();
     let authority = Authority::ensure(&dir, "ca", "pintle-ca")?;
-    let domain = &reach.network.domain;
-    let service = format!("kubernetes.default.svc.{domain}");
+    let service = reach.service();
     let mut dns = vec!["kubernetes", "kubernetes.default", "kubernetes.default.svc", &service, "localhost"];
-    let first = reach.network.service_cidr.hosts().next().context("the Service addresses are too few")?;
+    let first = reach.services.service_cidr.hosts().next().context("the Service addresses are too few")?;
     let mut ips = vec![first, reach.node_ip, IpAddr::from([127, 0, 0, 1])];
     for name in reach.names {
         match name.parse() {
@@ -129,11 +133,12 @@ fn apiserver_config(store: Arc<dyn Store>, pki: &ControlPlanePki, reach: &Reach)
     let ca = pki.authority.pem().as_bytes().to_vec();
     pintle_apiserver::Config {
         store,
-        service_cidr: reach.network.service_cidr,
+        service_cidr: reach.services.service_cidr,
         node_ports: 30000..=32767,
         advertise_address: reach.node_ip,
         advertise_port: reach.port,
-        issuer: ISSUER.to_owned(),
+        // Also the audience that the API server takes.
+        issuer: format!("https://{}", reach.service()),
         service_account_key: pki.config.service_account_key.clone(),
         service_account_verify_keys: Vec::new(),
         client_ca: Some(ca.clone()),
@@ -171,9 +176,8 @@ fn observed_client(server: &ApiServer, user: &str, groups: &[&str]) -> (Telemetr
 pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
     paths.create()?;
-    let network = Network::new(&args.network)?;
     let node_ip = if args.bind_address.is_unspecified() { crate::net::default_ip() } else { args.bind_address };
-    let reach = Reach { node_ip, port: args.port, network: &network, names: &args.tls_san };
+    let reach = Reach { node_ip, port: args.port, services: &args.services, names: &args.tls_san };
     let pki = control_plane_pki(&paths, &reach)?;
     let begin = Instant::now();
     let server = ApiServer::build(apiserver_config(storage::open(&paths, &args.store)?, &pki, &reach))?;
@@ -207,7 +211,7 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
     Status::default().write(paths)?;
     let network = Network::new(&args.network)?;
     let node_ip = node::ip(&args.node);
-    let reach = Reach { node_ip, port: args.port, network: &network, names: &args.tls_san };
+    let reach = Reach { node_ip, port: args.port, services: &args.network.services, names: &args.tls_san };
     let pki = control_plane_pki(paths, &reach)?;
     let token = agent::ensure_token(&paths.token(), &pki.authority.fingerprint()?)?;
     // The runtime starts while the API server does.

@@ -89,8 +89,8 @@ async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
 
 fn add_network(command: &mut Command, network: &NetworkArgs) {
     command.arg("--cluster-cidr").arg(network.cluster_cidr.to_string());
-    command.arg("--service-cidr").arg(network.service_cidr.to_string());
-    command.arg("--cluster-domain").arg(&network.cluster_domain);
+    command.arg("--service-cidr").arg(network.services.service_cidr.to_string());
+    command.arg("--cluster-domain").arg(&network.services.cluster_domain);
     if let Some(dns) = network.cluster_dns {
         command.arg("--cluster-dns").arg(dns.to_string());
     }

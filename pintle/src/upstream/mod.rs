@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 pub use table::Component;
-use table::{COMMON, COMPONENTS, Flag, Means, Takes};
+use table::{COMMON, COMPONENTS, Empty, Flag, Means, Takes};
 
 /// A command line of upstream's in our terms.
 #[derive(Debug, Default, PartialEq)]
@@ -78,12 +78,18 @@ pub fn tell(
         values = files::values(component, &text, &mut accepted).map_err(fault)?;
     }
     values.extend(given);
+    values.retain(|name, value| {
+        !value.is_empty() || flag(component, name).is_some_and(|flag| flag.empty == Empty::Value)
+    });
     let mut told = vec!["pintle".to_owned(), component.command.to_owned()];
     for (name, value) in (component.adjust)(values) {
         match flag(component, &name).map(|flag| &flag.means) {
             Some(Means::Is(own)) => told.push(format!("--{own}={value}")),
             Some(Means::Socket(own)) => told.push(format!("--{own}={}", value.trim_start_matches("unix://"))),
-            Some(Means::Port(own)) => told.push(format!("--{own}={}", value.rsplit(':').next().unwrap_or_default())),
+            Some(Means::Port(own)) => {
+                let port = value.rsplit(':').next().filter(|port| !port.is_empty());
+                told.push(format!("--{own}={}", port.unwrap_or("0")));
+            }
             Some(Means::Verbosity) => {
                 let debug = value.parse::<u32>().is_ok_and(|level| level >= 4);
                 told.push(format!("--log={}", if debug { "debug" } else { "info" }));
@@ -200,6 +206,39 @@ mod tests {
             leaderElection: {leaderElect: false}\n";
         let expected = "pintle scheduler --kubeconfig=/s --leader-elect=false";
         assert_eq!(arguments("kube-scheduler", "--config=/f", scheduler), expected);
+    }
+
+    #[test]
+    fn nodes_register_as_their_file_says() {
+        let file = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n\
+            registerNode: false\nregisterWithTaints: [{key: a, effect: NoExecute}, {key: b, value: c, effect: NoSchedule}]\n";
+        let expected = "pintle kubelet --cgroup-driver=systemd --node-labels=x=y --register-node=false \
+            --register-with-taints=a=:NoExecute,b=c:NoSchedule";
+        assert_eq!(arguments("kubelet", "--config=/f --node-labels x=y", file), expected);
+    }
+
+    /// kubeadm writes every field.
+    #[test]
+    fn what_is_empty_is_not_set() {
+        let proxy = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nbindAddress: 0.0.0.0\n\
+            clientConnection: {acceptContentTypes: \"\", burst: 0, kubeconfig: /p, qps: 0}\nclusterCIDR: \"\"\nconfigSyncPeriod: 0s\n\
+            conntrack: {maxPerCore: null, udpTimeout: 0s}\ndetectLocal: {bridgeInterface: \"\"}\nhostnameOverride: \"\"\n\
+            ipvs: {excludeCIDRs: null, scheduler: \"\", strictARP: false}\nmetricsBindAddress: \"\"\nmode: \"\"\n\
+            nodePortAddresses: null\noomScoreAdj: null\nportRange: \"\"\nwinkernel: {enableDSR: false, networkName: \"\"}\n";
+        let seen = told("kube-proxy", "--config=/f --hostname-override=n1", proxy).unwrap();
+        assert_eq!(seen.arguments.join(" "), "pintle proxy --hostname-override=n1 --kubeconfig=/p");
+        assert_eq!(seen.accepted, ["bindAddress: 0.0.0.0", "ipvs.strictARP: false", "winkernel.enableDSR: false"]);
+        // An empty flag takes back what the file says.
+        let named =
+            "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhostnameOverride: n1\n";
+        assert_eq!(arguments("kube-proxy", "--config=/f --hostname-override=", named), "pintle proxy");
+        assert_eq!(arguments("kube-proxy", "--metrics-bind-address=", ""), "pintle proxy --metrics-port=0", "no port");
+        let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: \"\"\n\
+            cpuManagerReconcilePeriod: 0s\ncrashLoopBackOff: {}\nevictionPressureTransitionPeriod: 0s\nimageMaximumGCAge: 0s\n\
+            maxPods: 0\nresolvConf: \"\"\nstaticPodPath: /m\n";
+        let seen = told("kubelet", "--config=/f --node-ip=", kubelet).unwrap();
+        assert_eq!(seen.arguments.join(" "), "pintle kubelet --static-pod-path=/m --resolv-conf=");
+        assert_eq!(seen.accepted, [""; 0]);
     }
 
     #[test]

@@ -26,6 +26,17 @@ pub struct Flag {
     pub takes: Takes,
     /// What it is in ours.
     pub means: Means,
+    /// What an empty value is.
+    pub empty: Empty,
+}
+
+/// What an empty value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// As if the flag had not been given.
+    Unset,
+    /// A value as any other.
+    Value,
 }
 
 /// What a flag takes.
@@ -70,27 +81,28 @@ pub struct File {
 const NO_FILE: File = File { kind: "", version: "", fields: &[], accepted: &[] };
 
 const fn is(name: &'static str) -> Flag {
-    Flag { name, takes: Takes::Value, means: Means::Is(name) }
+    Flag { name, takes: Takes::Value, means: Means::Is(name), empty: Empty::Unset }
 }
 
 const fn as_own(name: &'static str, own: &'static str) -> Flag {
-    Flag { name, takes: Takes::Value, means: Means::Is(own) }
+    Flag { name, takes: Takes::Value, means: Means::Is(own), empty: Empty::Unset }
 }
 
 const fn accepted(name: &'static str) -> Flag {
-    Flag { name, takes: Takes::Value, means: Means::Nothing }
+    Flag { name, takes: Takes::Value, means: Means::Nothing, empty: Empty::Unset }
 }
 
 const fn accepted_bool(name: &'static str) -> Flag {
-    Flag { name, takes: Takes::Bool, means: Means::Nothing }
+    Flag { name, takes: Takes::Bool, means: Means::Nothing, empty: Empty::Unset }
 }
 
-const CONFIG: Flag = Flag { name: "config", takes: Takes::Value, means: Means::Adjusted };
-const LEADER_ELECT: Flag = Flag { name: "leader-elect", takes: Takes::Bool, means: Means::Is("leader-elect") };
+const CONFIG: Flag = Flag { name: "config", takes: Takes::Value, means: Means::Adjusted, empty: Empty::Unset };
+const LEADER_ELECT: Flag =
+    Flag { name: "leader-elect", takes: Takes::Bool, means: Means::Is("leader-elect"), empty: Empty::Unset };
 
 /// Flags that all have.
 pub const COMMON: &[Flag] = &[
-    Flag { name: "v", takes: Takes::Value, means: Means::Verbosity },
+    Flag { name: "v", takes: Takes::Value, means: Means::Verbosity, empty: Empty::Unset },
     accepted("vmodule"),
     accepted("logging-format"),
     accepted("log-flush-frequency"),
@@ -153,7 +165,7 @@ pub const COMPONENTS: &[Component] = &[
             is("cluster-cidr"),
             is("cluster-signing-cert-file"),
             is("cluster-signing-key-file"),
-            Flag { name: "allocate-node-cidrs", takes: Takes::Bool, means: Means::Adjusted },
+            Flag { name: "allocate-node-cidrs", takes: Takes::Bool, means: Means::Adjusted, empty: Empty::Unset },
             accepted("bind-address"),
             accepted("authentication-kubeconfig"),
             accepted("authorization-kubeconfig"),
@@ -193,7 +205,12 @@ pub const COMPONENTS: &[Component] = &[
             is("cluster-cidr"),
             accepted("bind-address"),
             accepted("healthz-bind-address"),
-            Flag { name: "metrics-bind-address", takes: Takes::Value, means: Means::Port("metrics-port") },
+            Flag {
+                name: "metrics-bind-address",
+                takes: Takes::Value,
+                means: Means::Port("metrics-port"),
+                empty: Empty::Value,
+            },
             accepted("proxy-mode"),
             accepted("nodeport-addresses"),
             accepted("conntrack-max-per-core"),
@@ -225,6 +242,8 @@ pub const COMPONENTS: &[Component] = &[
                 "ipvs",
                 "nftables",
                 "nodePortAddresses",
+                "portRange",
+                "winkernel",
                 "configSyncPeriod",
                 "detectLocalMode",
                 "detectLocal",
@@ -262,24 +281,26 @@ pub const COMPONENTS: &[Component] = &[
             is("cgroup-root"),
             is("pod-logs-dir"),
             is("max-pods"),
-            is("resolv-conf"),
+            Flag { empty: Empty::Value, ..is("resolv-conf") },
             as_own("pod-manifest-path", "static-pod-path"),
+            is("cgroup-driver"),
+            is("node-labels"),
+            is("provider-id"),
+            is("register-with-taints"),
+            Flag { name: "register-node", takes: Takes::Bool, means: Means::Is("register-node"), empty: Empty::Unset },
             Flag {
                 name: "container-runtime-endpoint",
                 takes: Takes::Value,
                 means: Means::Socket("container-runtime-endpoint"),
+                empty: Empty::Unset,
             },
             accepted("bootstrap-kubeconfig"),
             accepted("cert-dir"),
-            accepted("cgroup-driver"),
             accepted("cloud-provider"),
             accepted("image-service-endpoint"),
-            accepted("node-labels"),
-            accepted("register-with-taints"),
             accepted("runtime-cgroups"),
             accepted("volume-plugin-dir"),
             accepted_bool("fail-swap-on"),
-            accepted_bool("register-node"),
             accepted_bool("rotate-certificates"),
         ],
         file: File {
@@ -287,6 +308,7 @@ pub const COMPONENTS: &[Component] = &[
             version: "kubelet.config.k8s.io/v1beta1",
             fields: &[
                 ("authentication.x509.clientCAFile", "client-ca-file"),
+                ("cgroupDriver", "cgroup-driver"),
                 ("cgroupRoot", "cgroup-root"),
                 ("clusterDNS", "cluster-dns"),
                 ("clusterDomain", "cluster-domain"),
@@ -294,46 +316,125 @@ pub const COMPONENTS: &[Component] = &[
                 ("maxPods", "max-pods"),
                 ("podLogsDir", "pod-logs-dir"),
                 ("port", "port"),
+                ("providerID", "provider-id"),
+                ("registerNode", "register-node"),
+                ("registerWithTaints", "register-with-taints"),
                 ("resolvConf", "resolv-conf"),
                 ("staticPodPath", "pod-manifest-path"),
                 ("tlsCertFile", "tls-cert-file"),
                 ("tlsPrivateKeyFile", "tls-private-key-file"),
             ],
             accepted: &[
+                "",
+                "address",
+                "allowedUnsafeSysctls",
                 "authentication",
                 "authorization",
-                "cgroupDriver",
+                "cgroupsPerQOS",
+                "configMapAndSecretChangeDetectionStrategy",
                 "containerLogMaxFiles",
                 "containerLogMaxSize",
+                "containerLogMaxWorkers",
+                "containerLogMonitorInterval",
+                "contentType",
+                "cpuCFSQuota",
+                "cpuCFSQuotaPeriod",
                 "cpuManagerPolicy",
+                "cpuManagerPolicyOptions",
+                "cpuManagerReconcilePeriod",
+                "crashLoopBackOff",
+                "defaultPodSysctls",
+                "enableContentionProfiling",
+                "enableControllerAttachDetach",
+                "enableDebugFlagsHandler",
+                "enableDebuggingHandlers",
+                "enableProfilingHandler",
+                "enableServer",
+                "enableSystemLogHandler",
+                "enableSystemLogQuery",
                 "enforceNodeAllocatable",
+                "eventBurst",
+                "eventRecordQPS",
                 "evictionHard",
+                "evictionMaxPodGracePeriod",
+                "evictionMinimumReclaim",
+                "evictionPressureTransitionPeriod",
                 "evictionSoft",
-                "failCgroupV1",
+                "evictionSoftGracePeriod",
+                "failCgroupV",
                 "failSwapOn",
                 "featureGates",
                 "fileCheckFrequency",
+                "hairpinMode",
                 "healthzBindAddress",
                 "healthzPort",
                 "httpCheckFrequency",
                 "imageGCHighThresholdPercent",
                 "imageGCLowThresholdPercent",
+                "imageMaximumGCAge",
                 "imageMinimumGCAge",
+                "imagePullCredentialsVerificationPolicy",
+                "imageServiceEndpoint",
+                "iptablesDropBit",
+                "iptablesMasqueradeBit",
+                "kernelMemcgNotification",
+                "kubeAPIBurst",
+                "kubeAPIQPS",
                 "kubeReserved",
+                "kubeReservedCgroup",
+                "kubeletCgroups",
+                "localStorageCapacityIsolation",
                 "logging",
+                "makeIPTablesUtilChains",
+                "maxOpenFiles",
+                "maxParallelImagePulls",
+                "memoryManagerPolicy",
+                "memoryReservationPolicy",
                 "memorySwap",
+                "memoryThrottlingFactor",
+                "mergeDefaultEvictionSettings",
+                "nodeLeaseDurationSeconds",
+                "nodeStatusMaxImages",
                 "nodeStatusReportFrequency",
                 "nodeStatusUpdateFrequency",
-                "registerNode",
+                "oomScoreAdj",
+                "podCIDR",
+                "podPidsLimit",
+                "podsPerCore",
+                "preloadedImagesVerificationAllowlist",
+                "protectKernelDefaults",
+                "qosReserved",
+                "readOnlyPort",
+                "registryBurst",
+                "registryPullQPS",
+                "reservedMemory",
+                "reservedSystemCPUs",
                 "rotateCertificates",
+                "runOnce",
                 "runtimeRequestTimeout",
+                "seccompDefault",
                 "serializeImagePulls",
                 "serverTLSBootstrap",
+                "showHiddenMetricsForVersion",
                 "shutdownGracePeriod",
+                "shutdownGracePeriodByPodPriority",
                 "shutdownGracePeriodCriticalPods",
+                "singleProcessOOMKill",
+                "staticPodURL",
+                "staticPodURLHeader",
                 "streamingConnectionIdleTimeout",
                 "syncFrequency",
+                "systemCgroups",
                 "systemReserved",
+                "systemReservedCgroup",
+                "tlsCipherSuites",
+                "tlsCurvePreferences",
+                "tlsMinVersion",
+                "topologyManagerPolicy",
+                "topologyManagerPolicyOptions",
+                "topologyManagerScope",
+                "tracing",
+                "userNamespaces",
                 "volumePluginDir",
                 "volumeStatsAggPeriod",
             ],
