@@ -1,5 +1,6 @@
-//! Kernel settings that pods and Services need in their network namespace: made when a node starts, put back when it is
-//! stopped. What was there before is remembered in the data directory.
+//! Kernel settings that pods and Services need in their network namespace: made when a node starts, put back when the last
+//! node there is stopped. What was there before is remembered in the data directory of a cluster; which clusters have nodes in
+//! a namespace, in a file that does not outlive the machine's run, as the settings don't.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+/// Folder of the lists of nodes.
+const NODES: &str = "/run/pintle";
 /// Keys below /proc/sys and the values that are needed.
 const NEEDED: [(&str, &str); 2] = [("net/ipv4/ip_forward", "1"), ("net/ipv4/conf/all/route_localnet", "1")];
 
@@ -23,6 +26,8 @@ struct Before {
 struct Settings {
     root: PathBuf,
     namespace: String,
+    /// The files in which nodes in this namespace remember.
+    nodes: PathBuf,
 }
 
 /// Makes the settings; with a file, what was there before is added to it first.
@@ -30,7 +35,13 @@ pub fn prepare(remember: Option<&Path>) -> anyhow::Result<()> {
     Settings::own()?.prepare(remember)
 }
 
-/// Puts back what the file remembers of this process's network namespace, and removes the file.
+/// True if another cluster has a node in this process's network namespace.
+pub fn is_shared(file: &Path) -> anyhow::Result<bool> {
+    Ok(!Settings::own()?.others(file).is_empty())
+}
+
+/// Puts back what the file remembers of this process's network namespace, unless another node needs it as it is: that one
+/// remembers it then. Removes the file.
 pub fn put_back(file: &Path) -> anyhow::Result<()> {
     Settings::own()?.put_back(file)
 }
@@ -38,7 +49,9 @@ pub fn put_back(file: &Path) -> anyhow::Result<()> {
 impl Settings {
     fn own() -> anyhow::Result<Self> {
         let namespace = std::fs::read_link("/proc/self/ns/net").context("reading the network namespace's number")?;
-        Ok(Self { root: "/proc/sys".into(), namespace: namespace.to_string_lossy().into_owned() })
+        let namespace = namespace.to_string_lossy().into_owned();
+        let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
+        Ok(Self { root: "/proc/sys".into(), namespace, nodes: Path::new(NODES).join(format!("nodes-{number}.json")) })
     }
 
     fn read(&self, key: &str) -> anyhow::Result<String> {
@@ -60,27 +73,68 @@ impl Settings {
                 found.insert(key.to_owned(), value);
             }
         }
-        if let Some(file) = remember.filter(|_| !found.is_empty()) {
+        if let Some(file) = remember {
             // Remembered before anything is changed: a crash between the two loses nothing.
-            std::fs::write(file, serde_json::to_vec(&self.remembered(file, &found))?)
-                .with_context(|| format!("writing {}", file.display()))?;
+            self.remember(file, &found)?;
+            let mut nodes = self.others(file);
+            nodes.push(file.to_owned());
+            self.list(&nodes)?;
         }
         let changed = NEEDED.iter().filter(|(key, _)| found.contains_key(*key));
         changed.into_iter().try_for_each(|(key, needed)| self.write(key, needed))
     }
 
-    /// What is known of an earlier start, which counts first, and what was found now.
-    fn remembered(&self, file: &Path, found: &BTreeMap<String, String>) -> Before {
-        let mut before = read(file).filter(|before| before.namespace == self.namespace).unwrap_or_default();
+    /// Adds what was found to what is known of an earlier start, which counts first.
+    fn remember(&self, file: &Path, found: &BTreeMap<String, String>) -> anyhow::Result<()> {
+        let mut before = self.of(file).unwrap_or_default();
         before.namespace = self.namespace.clone();
         for (key, value) in found {
             before.values.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        before
+        std::fs::write(file, serde_json::to_vec(&before)?).with_context(|| format!("writing {}", file.display()))
+    }
+
+    /// What the file says, if it is about this namespace.
+    fn of(&self, file: &Path) -> Option<Before> {
+        let before: Before = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+        (before.namespace == self.namespace).then_some(before)
+    }
+
+    /// The other nodes' files. One that is gone was of a cluster that was removed otherwise.
+    fn others(&self, file: &Path) -> Vec<PathBuf> {
+        let listed = std::fs::read(&self.nodes).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let listed: Vec<PathBuf> = listed.unwrap_or_default();
+        listed.into_iter().filter(|other| other != file && self.of(other).is_some()).collect()
+    }
+
+    fn list(&self, nodes: &[PathBuf]) -> anyhow::Result<()> {
+        let change = || match nodes {
+            [] => std::fs::remove_file(&self.nodes),
+            _ => {
+                std::fs::create_dir_all(self.nodes.parent().unwrap_or(Path::new("/")))?;
+                std::fs::write(&self.nodes, serde_json::to_vec(nodes)?)
+            }
+        };
+        match change() {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("writing {}", self.nodes.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn put_back(&self, file: &Path) -> anyhow::Result<()> {
-        let Some(before) = read(file).filter(|before| before.namespace == self.namespace) else { return Ok(()) };
+        let Some(before) = self.of(file) else { return Ok(()) };
+        let others = self.others(file);
+        match others.first() {
+            Some(heir) => self.remember(heir, &before.values)?,
+            None => self.restore(&before)?,
+        }
+        std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
+        self.list(&others)
+    }
+
+    fn restore(&self, before: &Before) -> anyhow::Result<()> {
         for (key, needed) in NEEDED {
             // What somebody else has set meanwhile stays.
             if let Some(value) = before.values.get(key)
@@ -89,12 +143,8 @@ impl Settings {
                 self.write(key, value)?;
             }
         }
-        std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))
+        Ok(())
     }
-}
-
-fn read(file: &Path) -> Option<Before> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -106,7 +156,7 @@ mod tests {
             let path = dir.join(key);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         }
-        Settings { root: dir.to_owned(), namespace: namespace.to_owned() }
+        Settings { root: dir.to_owned(), namespace: namespace.to_owned(), nodes: dir.join("run/nodes.json") }
     }
 
     #[test]
@@ -117,11 +167,11 @@ mod tests {
             NEEDED.iter().zip(values).for_each(|((key, _), value)| space.write(key, value).unwrap())
         };
         let get = || NEEDED.map(|(key, _)| space.read(key).unwrap());
-        // Nothing to change: nothing to remember.
+        // Nothing to change: nothing to put back.
         set(["1\n", "1\n"]);
         space.prepare(Some(&file)).unwrap();
-        assert!(!file.exists());
         space.put_back(&file).unwrap();
+        assert_eq!((get(), file.exists(), space.nodes.exists()), (["1", "1"].map(str::to_owned), false, false));
         // One is changed, by two starts; the other was somebody else's.
         set(["0\n", "1\n"]);
         space.prepare(Some(&file)).unwrap();
@@ -137,5 +187,31 @@ mod tests {
         set(["2\n", "1\n"]);
         space.put_back(&file).unwrap();
         assert_eq!(get(), ["2", "1"]);
+    }
+
+    /// Two clusters in one namespace; the first one made the settings, and is removed first.
+    #[test]
+    fn the_last_node_puts_back_what_the_first_one_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let space = settings(dir.path(), "net:[1]");
+        let [first, second, gone] = ["first", "second", "gone"].map(|name| dir.path().join(name));
+        for (key, _) in NEEDED {
+            space.write(key, "0\n").unwrap();
+        }
+        let get = || NEEDED.map(|(key, _)| space.read(key).unwrap());
+        for file in [&gone, &first, &second] {
+            space.prepare(Some(file)).unwrap();
+        }
+        // A cluster whose folder was removed by hand needs nothing any more, but what it found is lost.
+        let found = std::fs::read(&gone).unwrap();
+        std::fs::write(&first, found).unwrap();
+        std::fs::remove_file(&gone).unwrap();
+        assert_eq!(space.others(&first), [second.clone()]);
+        space.put_back(&first).unwrap();
+        assert_eq!(get(), ["1", "1"], "the second one needs them");
+        assert!(space.others(&second).is_empty());
+        space.put_back(&second).unwrap();
+        assert_eq!(get(), ["0", "0"]);
+        assert!(!space.nodes.exists());
     }
 }

@@ -16,9 +16,6 @@ pub const ISOLATED_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 31, 240, 1);
 const LINK: &str = "pintle0";
 const LINK_END: &str = "pintle1";
 
-/// Marks the routes that are ours; a number that rtnetlink leaves to everybody.
-const ROUTE_PROTOCOL: &str = "212";
-
 /// The address from which this machine would reach others, or the loopback address if it has no route. Nothing is sent.
 pub fn default_ip() -> IpAddr {
     // TEST-NET-1 (RFC 5737): connecting a datagram socket only looks up the route.
@@ -89,25 +86,4 @@ pub fn write_cni(paths: &Paths, pod_cidr: &IpNet) -> anyhow::Result<()> {
     }
     // Written in place: containerd 1.6 looks at writes in this directory, not at files that are moved into it.
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
-}
-
-/// Routes another node's pod addresses through that node. Both must share a link.
-pub async fn route_via(pod_cidr: &IpNet, node: IpAddr) -> anyhow::Result<()> {
-    let (range, node) = (pod_cidr.to_string(), node.to_string());
-    run("ip", &["route", "replace", &range, "via", &node, "proto", ROUTE_PROTOCOL]).await?;
-    Ok(())
-}
-
-/// Removes such a route.
-pub async fn unroute(pod_cidr: &IpNet) -> anyhow::Result<()> {
-    run("ip", &["route", "del", &pod_cidr.to_string()]).await?;
-    Ok(())
-}
-
-/// Removes all of them.
-pub async fn unroute_all() {
-    // It fails where there never was a route.
-    if let Err(error) = run("ip", &["route", "flush", "proto", ROUTE_PROTOCOL]).await {
-        tracing::debug!(error = format!("{error:#}"), "no routes removed");
-    }
 }

@@ -1,16 +1,15 @@
 //! A node: container runtime, kubelet, service proxy, cluster DNS and pod network of one machine.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
-use kube::{Api, Client, ResourceExt};
-use pintle_client::cache::{Cache, Change};
+use kube::{Api, Client};
+use pintle_client::cache::Cache;
 use pintle_serving::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::{NetworkArgs, NodeArgs};
 use crate::containerd::Containerd;
 use crate::paths::Paths;
+use crate::routes::{self, Routes};
 use crate::server::{Network, forever};
 use crate::{addons, image, kernel, net, telemetry};
 use pintle_host::pki::Pair;
+
+/// Pause before routes that could not be set are tried again.
+const RETRY_ROUTES: Duration = Duration::from_secs(5);
 
 /// Who the node is.
 pub struct Identity {
@@ -150,10 +153,7 @@ fn kubelet_config(
     pod_cidrs: watch::Sender<Vec<String>>,
 ) -> anyhow::Result<pintle_kubelet::Config> {
     let mut labels: BTreeMap<String, String> = BTreeMap::from([(addons::DNS_LABEL.to_owned(), "true".to_owned())]);
-    for label in &args.node_label {
-        let (key, value) = label.split_once('=').with_context(|| format!("node label {label} is not key=value"))?;
-        labels.insert(key.to_owned(), value.to_owned());
-    }
+    labels.extend(args.node_label.iter().cloned());
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
     Ok(pintle_kubelet::Config {
         telemetry: Telemetry::with_process(),
@@ -186,7 +186,13 @@ async fn pod_network(
 ) {
     let nodes: Cache<NodeObject> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
     let mut changes = nodes.subscribe();
+    let mut routes = Routes::read(&paths.routes());
+    tokio::select! {
+        () = shutdown.cancelled() => return,
+        () = nodes.synced() => {}
+    }
     loop {
+        let good = routes.bring(&routes::wanted(&nodes.list(), &own), routes::make).await;
         tokio::select! {
             () = shutdown.cancelled() => return,
             changed = known.changed() => {
@@ -203,35 +209,11 @@ async fn pod_network(
                 }
             }
             change = changes.recv() => {
-                let Some(change) = change else { return };
-                if change.object().name_any() != own {
-                    follow_node(change).await;
+                if change.is_none() {
+                    return;
                 }
             }
+            () = tokio::time::sleep(RETRY_ROUTES), if !good => {}
         }
-    }
-}
-
-/// Keeps the route to another node's pods.
-async fn follow_node(change: Change<NodeObject>) {
-    let route = |node: &Arc<NodeObject>| -> Option<(IpNet, IpAddr)> {
-        let cidr = node.spec.as_ref()?.pod_cidr.as_ref()?.parse().ok()?;
-        let addresses = node.status.as_ref()?.addresses.as_ref()?;
-        let ip = addresses.iter().find(|a| a.type_ == "InternalIP")?.address.parse::<Ipv4Addr>().ok()?;
-        Some((cidr, IpAddr::V4(ip)))
-    };
-    let outcome = match &change {
-        Change::Updated { old, new } if route(old) == route(new) => return,
-        Change::Added(node) | Change::Updated { new: node, .. } => match route(node) {
-            Some((cidr, ip)) => net::route_via(&cidr, ip).await,
-            None => return,
-        },
-        Change::Deleted(node) => match route(node) {
-            Some((cidr, _)) => net::unroute(&cidr).await,
-            None => return,
-        },
-    };
-    if let Err(error) = outcome {
-        tracing::warn!(error = format!("{error:#}"), node = change.object().name_any(), "route not set");
     }
 }

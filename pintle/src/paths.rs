@@ -107,6 +107,11 @@ impl Paths {
         self.root.join("kernel-settings.json")
     }
 
+    /// The routes to other nodes' pods that this node has set.
+    pub fn routes(&self) -> PathBuf {
+        self.root.join("routes.json")
+    }
+
     /// Makes the directories.
     pub fn create(&self) -> anyhow::Result<()> {
         let dirs = [

@@ -10,6 +10,7 @@ use pintle_cri::messages::{
 };
 
 use crate::paths::Paths;
+use crate::routes::{self, Routes, Table};
 use crate::{hostports, kernel, net};
 use pintle_host::cgroup;
 use pintle_host::process::{self, Handle};
@@ -83,8 +84,10 @@ pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
     if net::namespace_exists(&paths.id()) {
         net::remove_namespace(paths).await?;
     } else {
-        net::unroute_all().await;
-        hostports::remove_unused().await;
+        Routes::read(&paths.routes()).bring(&Table::new(), routes::make).await;
+        if !kernel::is_shared(&paths.kernel_settings())? {
+            hostports::remove_unused().await;
+        }
     }
     for dir in cgroup::dirs(&paths.id()) {
         cgroup::remove(&dir);
