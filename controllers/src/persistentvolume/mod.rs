@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Patch, PatchParams};
 use kube::{Resource, ResourceExt};
+use pintle_api::volumes::{CHOSEN, COMPLETE, class_of, is_for};
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
 use pintle_client::queue::Queue;
@@ -44,13 +45,13 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.claims.synced().await;
     controller.volumes.synced().await;
     controller.classes.synced().await;
-    let queue = Queued::new();
+    let queue: Queued = ctx.queue("claims");
     let keys = queue.clone();
     let volumes = controller.volumes.clone();
     controller.claims.on_change(ctx.shutdown.clone(), move |change| {
         let claim = change.object();
         keys.add(Key::of(&**claim));
-        for volume in volumes.list().iter().filter(|volume| plan::is_for(volume, claim)) {
+        for volume in volumes.list().iter().filter(|volume| is_for(volume, claim)) {
             keys.add(Key::of(&**volume));
         }
     });
@@ -103,7 +104,7 @@ impl Controller {
             return Ok(Action::Done);
         }
         let volumes = self.volumes.list();
-        let class = self.class(&plan::class_of(&claim));
+        let class = self.class(&class_of(&claim));
         match plan::claim(&claim, volumes.iter().map(|volume| &**volume), &class) {
             Step::Bind(name) => {
                 if let Some(volume) = self.volumes.get(None, &name) {
@@ -141,16 +142,16 @@ impl Controller {
                 "spec": {"claimRef": reference(claim)},
             });
             if held.is_none() {
-                patch["metadata"]["annotations"] = json!({plan::CHOSEN: "yes"});
+                patch["metadata"]["annotations"] = json!({CHOSEN: "yes"});
             }
             volumes.patch(&volume.name_any(), &params, &Patch::Merge(patch)).await?;
         }
         let claims = self.ctx.api::<PersistentVolumeClaim>(ns);
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) == volume.metadata.name.as_deref();
-        if !named || meta::annotation(&claim.metadata, plan::COMPLETE).is_none() {
-            let mut annotations = json!({plan::COMPLETE: "yes"});
+        if !named || meta::annotation(&claim.metadata, COMPLETE).is_none() {
+            let mut annotations = json!({COMPLETE: "yes"});
             if !named {
-                annotations[plan::CHOSEN] = json!("yes");
+                annotations[CHOSEN] = json!("yes");
             }
             let patch = json!({
                 "metadata": {"uid": claim.metadata.uid, "annotations": annotations},

@@ -1,18 +1,9 @@
 //! Which volume a claim gets, and in which phase each is. Pure.
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec};
-use kube::core::SelectorExt;
-use pintle_api::quota::amounts::quantity;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec};
+use pintle_api::volumes::{COMPLETE, capacity, class_of, is_for, is_free, reference, suits};
 
 use crate::meta;
-
-/// Set when a claim's binding is complete: losing its volume is a loss from then on.
-pub const COMPLETE: &str = "pv.kubernetes.io/bind-completed";
-/// Set when it was this controller that chose.
-pub const CHOSEN: &str = "pv.kubernetes.io/bound-by-controller";
-/// The older way to name a class.
-const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// What to do with a claim.
 #[derive(Debug, PartialEq)]
@@ -34,69 +25,6 @@ pub struct Class {
 
 fn spec(claim: &PersistentVolumeClaim) -> PersistentVolumeClaimSpec {
     claim.spec.clone().unwrap_or_default()
-}
-
-/// The name of a claim's class, empty if it has none.
-pub fn class_of(claim: &PersistentVolumeClaim) -> String {
-    let annotated = meta::annotation(&claim.metadata, CLASS).map(str::to_owned);
-    annotated.or(spec(claim).storage_class_name).unwrap_or_default()
-}
-
-fn class_of_volume(volume: &PersistentVolume) -> String {
-    let annotated = meta::annotation(&volume.metadata, CLASS).map(str::to_owned);
-    let own = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
-    annotated.or(own).unwrap_or_default()
-}
-
-fn reference(volume: &PersistentVolume) -> Option<&ObjectReference> {
-    volume.spec.as_ref()?.claim_ref.as_ref()
-}
-
-/// True if the volume is kept for the claim, or is its.
-pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    reference(volume).is_some_and(|reference| {
-        let same = |own: &Option<String>, other: &Option<String>| own.as_deref() == other.as_deref();
-        same(&reference.name, &claim.metadata.name)
-            && same(&reference.namespace, &claim.metadata.namespace)
-            && reference.uid.as_deref().is_none_or(|uid| uid.is_empty() || uid == meta::uid(&claim.metadata))
-    })
-}
-
-fn amount(
-    map: Option<&std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
-) -> i64 {
-    let text = map.and_then(|map| map.get("storage")).map(|size| Value::String(size.0.clone()));
-    text.and_then(|text| quantity(&text)).map_or(0, |size| size.value())
-}
-
-fn capacity(volume: &PersistentVolume) -> i64 {
-    amount(volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()))
-}
-
-fn wanted(claim: &PersistentVolumeClaim) -> i64 {
-    let spec = spec(claim);
-    amount(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
-}
-
-/// True if the volume is what the claim asks for.
-fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let (Some(own), asked) = (volume.spec.as_ref(), spec(claim)) else { return false };
-    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
-    let modes = own.access_modes.clone().unwrap_or_default();
-    let attributes = |name: &Option<String>| name.clone().unwrap_or_default();
-    let selected = asked.selector.as_ref().is_none_or(|selector| {
-        meta::selector(selector).is_some_and(|selector| selector.matches(meta::labels(&volume.metadata)))
-    });
-    mode(&own.volume_mode) == mode(&asked.volume_mode)
-        && asked.access_modes.iter().flatten().all(|mode| modes.contains(mode))
-        && capacity(volume) >= wanted(claim)
-        && attributes(&own.volume_attributes_class_name) == attributes(&asked.volume_attributes_class_name)
-        && selected
-}
-
-fn is_free(volume: &PersistentVolume) -> bool {
-    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    reference(volume).is_none() && phase == "Available" && !meta::is_deleting(&volume.metadata)
 }
 
 /// What to do with a claim, given all volumes.
@@ -127,7 +55,7 @@ pub fn claim<'a>(
         return Step::Stay("Pending", Some(("WaitForFirstConsumer", why.to_owned())));
     }
     let of_class = class_of(claim);
-    let fitting = volumes.filter(|v| is_free(v) && class_of_volume(v) == of_class && suits(v, claim));
+    let fitting = volumes.filter(|v| is_free(v) && suits(v, claim));
     // The smallest that is large enough.
     match fitting.min_by_key(|volume| (capacity(volume), name(volume))) {
         Some(volume) => Step::Bind(name(volume)),
@@ -165,7 +93,7 @@ pub fn phase(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

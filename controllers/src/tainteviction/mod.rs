@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Resource, ResourceExt};
+use pintle_api::nodes::covers;
 use pintle_client::cache::{Cache, Change};
 use pintle_client::events::Recorder;
 use pintle_client::queue::Queue;
@@ -15,7 +16,6 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::key::Key;
-use crate::node_match::tolerates;
 use crate::retry::gone_is_fine;
 use crate::{meta, pods};
 
@@ -79,7 +79,7 @@ fn deadline(pod: &Pod, taints: &[&Taint], now: Timestamp) -> Option<Timestamp> {
     let tolerations = pod.spec.as_ref().and_then(|s| s.tolerations.as_deref()).unwrap_or_default();
     let mut earliest = None;
     for taint in taints {
-        let fitting: Vec<_> = tolerations.iter().filter(|t| tolerates(t, taint)).collect();
+        let fitting: Vec<_> = tolerations.iter().filter(|t| covers(t, taint)).collect();
         if fitting.is_empty() {
             return Some(Timestamp::UNIX_EPOCH);
         }

@@ -6,10 +6,9 @@ mod sysctls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, ResourceRequirements, Taint, Toleration,
-};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use pintle_api::nodes;
 
 use crate::container::resources::pod_sum;
 use crate::pods::spec;
@@ -81,7 +80,7 @@ pub fn reject(pod: &Pod, node: &Node<'_>) -> Option<Rejection> {
         let message = format!("Node didn't have enough resource: {name}, {figures}");
         return Some(Rejection::new(&format!("OutOf{name}"), message));
     }
-    if !selected(pod, node) {
+    if !nodes::selected(spec::spec(pod), node.name, node.labels) {
         return Some(Rejection::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
     if node.active.iter().any(|other| ports::conflict(pod, other)) {
@@ -142,53 +141,8 @@ pub fn request(pod: &Pod, name: &str) -> i64 {
         .unwrap_or_else(|| pod_sum(pod, |c: &Container| of(c.resources.as_ref()).unwrap_or(0), overhead))
 }
 
-fn selected(pod: &Pod, node: &Node<'_>) -> bool {
-    let s = spec::spec(pod);
-    let wanted = s.node_selector.iter().flatten();
-    if !wanted.into_iter().all(|(k, v)| node.labels.get(k) == Some(v)) {
-        return false;
-    }
-    let required = s.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
-    match required.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()) {
-        Some(selector) => selector.node_selector_terms.iter().any(|term| matches(term, node)),
-        None => true,
-    }
-}
-
-fn matches(term: &NodeSelectorTerm, node: &Node<'_>) -> bool {
-    let by_label = term.match_expressions.as_deref().unwrap_or_default();
-    let by_field = term.match_fields.as_deref().unwrap_or_default();
-    let name = node.name.to_owned();
-    let field = |r: &NodeSelectorRequirement| meets(r, (r.key == "metadata.name").then_some(&name));
-    !(by_label.is_empty() && by_field.is_empty())
-        && by_label.iter().all(|r| meets(r, node.labels.get(&r.key)))
-        && by_field.iter().all(field)
-}
-
-fn meets(requirement: &NodeSelectorRequirement, value: Option<&String>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(|v| values.contains(v)),
-        "NotIn" => value.is_none_or(|v| !values.contains(v)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(a, b)| a > b),
-        "Lt" => numbers().is_some_and(|(a, b)| a < b),
-        _ => false,
-    }
-}
-
 fn tolerated(pod: &Pod, taint: &Taint) -> bool {
-    let text = |v: &Option<String>| v.clone().unwrap_or_default();
-    let covers = |t: &Toleration| {
-        let (key, effect, operator) = (text(&t.key), text(&t.effect), text(&t.operator));
-        let anything = key.is_empty() && operator == "Exists";
-        (effect.is_empty() || effect == taint.effect)
-            && (anything || key == taint.key)
-            && (operator == "Exists" || text(&t.value) == text(&taint.value))
-    };
-    spec::spec(pod).tolerations.iter().flatten().any(covers)
+    spec::spec(pod).tolerations.iter().flatten().any(|toleration| nodes::covers(toleration, taint))
 }
 
 #[cfg(test)]
@@ -249,6 +203,12 @@ mod tests {
         let tainted = Node { taints: &taints, active: &[], ..node };
         let plain = json!({"containers": []});
         assert_eq!(reject(&pod(plain), &tainted).unwrap().reason, "TaintToleration");
+        let number = Taint { value: Some("5".into()), ..taints[0].clone() };
+        let numbered = Node { taints: &[number], ..tainted };
+        let above =
+            |bound: &str| json!({"containers": [], "tolerations": [{"key": "t", "operator": "Gt", "value": bound}]});
+        assert_eq!(reject(&pod(above("4")), &numbered), None);
+        assert!(reject(&pod(above("5")), &numbered).is_some());
         for toleration in [json!({"operator": "Exists"}), json!({"key": "t", "operator": "Equal", "value": "v"})] {
             assert_eq!(reject(&pod(json!({"containers": [], "tolerations": [toleration]})), &tainted), None);
         }

@@ -5,9 +5,11 @@
 //! can be read from there. What depends on several fields of an object at once is code, one module a group.
 
 pub mod defaults;
+pub mod nodes;
 pub mod quota;
 mod resources;
 mod schema;
+pub mod volumes;
 
 pub use resources::{Resource, Subresource, groups, resource, resource_of_kind, resources, versions};
 pub use schema::schema;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Taint, Toleration};
+use k8s_openapi::api::core::v1::Taint;
+use pintle_api::nodes::covers;
 
 use crate::cache::{NodeInfo, Snapshot};
 use crate::framework::{Events, FnFilter, FnScorer, Plugin, PreFilter, Rejection, Scorer, scale_inverted};
@@ -51,46 +52,4 @@ pub(crate) fn unschedulable_taint() -> Taint {
 pub(crate) fn tolerates(pod: &PodInfo, taint: &Taint) -> bool {
     let tolerations = pod.pod.spec.as_ref().and_then(|s| s.tolerations.as_ref());
     tolerations.into_iter().flatten().any(|t| covers(t, taint))
-}
-
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |value: &Option<String>| value.clone().filter(|v| !v.is_empty());
-    let effect = given(&toleration.effect).is_none_or(|e| e == taint.effect);
-    let key = given(&toleration.key).is_none_or(|k| k == taint.key);
-    let (own, theirs) = (toleration.value.as_deref().unwrap_or(""), taint.value.as_deref().unwrap_or(""));
-    let numbers = || Some((theirs.parse::<i64>().ok()?, own.parse::<i64>().ok()?));
-    effect
-        && key
-        && match toleration.operator.as_deref() {
-            None | Some("" | "Equal") => own == theirs,
-            Some("Exists") => true,
-            Some("Gt") => numbers().is_some_and(|(taint, bound)| taint > bound),
-            Some("Lt") => numbers().is_some_and(|(taint, bound)| taint < bound),
-            _ => false,
-        }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::info;
-    use serde_json::json;
-
-    #[test]
-    fn tolerations() {
-        let taint = Taint { key: "k".into(), value: Some("5".into()), effect: "NoSchedule".into(), ..Taint::default() };
-        for (toleration, want) in [
-            (json!({"operator": "Exists"}), true),
-            (json!({"key": "k", "operator": "Exists"}), true),
-            (json!({"key": "k", "value": "5"}), true),
-            (json!({"key": "k", "value": "6"}), false),
-            (json!({"key": "k", "value": "5", "effect": "NoExecute"}), false),
-            (json!({"key": "other", "operator": "Exists"}), false),
-            (json!({"key": "k", "operator": "Gt", "value": "4"}), true),
-            (json!({"key": "k", "operator": "Lt", "value": "4"}), false),
-        ] {
-            let pod = info(json!({"metadata": {"name": "p"}, "spec": {"containers": [], "tolerations": [toleration]}}));
-            assert_eq!(tolerates(&pod, &taint), want, "{toleration}");
-        }
-    }
 }
