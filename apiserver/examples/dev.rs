@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use pintle_apiserver::{ApiServer, Config, StaticToken};
 use pintle_serving::http::Listener;
-use pintle_serving::tls::Tls;
+use pintle_serving::tls::SelfSigned;
 use pintle_store::memory::Memory;
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +23,7 @@ async fn main() -> anyhow::Result<()> {
     let service_cidr = value("--service-cidr").map_or("10.96.0.0/16", String::as_str);
     std::fs::create_dir_all(home.join("pki"))?;
     let signing_key = rcgen::KeyPair::generate()?.serialize_pem();
-    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into(), "localhost".into(), "kubernetes".into()])?;
-    let (certificate, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+    let own = SelfSigned::new(&["127.0.0.1", "localhost", "kubernetes"])?;
     let config = Config {
         store: Arc::new(Memory::new(Default::default())),
         service_cidr: service_cidr.parse()?,
@@ -35,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
         service_account_key: signing_key.clone().into_bytes(),
         service_account_verify_keys: Vec::new(),
         client_ca: None,
-        cluster_ca: certificate.clone().into_bytes(),
+        cluster_ca: own.certificate.clone().into_bytes(),
         static_tokens: vec![StaticToken {
             token: "admintoken".into(),
             user: "admin".into(),
@@ -46,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let server = ApiServer::build(config)?;
     let listener = Listener::tcp(([127, 0, 0, 1], port).into()).await?;
-    let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes(), None)?;
+    let tls = own.tls(None)?;
     std::fs::write(home.join("pki/sa.key"), signing_key)?;
     std::fs::write(home.join("pki/tokens.csv"), "admintoken,admin,admin,system:masters\n")?;
     std::fs::write(home.join("kubeconfig"), kubeconfig_text(port))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pintle_apiserver::ApiServer;
 use pintle_serving::http::Listener;
-use pintle_serving::tls::Tls;
+use pintle_serving::tls::SelfSigned;
 use pintle_store::memory::Memory;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
@@ -60,9 +60,8 @@ async fn stock_kubectl_works() {
         return;
     };
     let directory = tempfile::tempdir().expect("directory");
-    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("certificate");
-    let certificate = own.cert.pem();
-    let tls = Tls::from_pem(certificate.as_bytes(), own.signing_key.serialize_pem().as_bytes(), None).expect("TLS");
+    let own = SelfSigned::new(&["127.0.0.1"]).expect("certificate");
+    let tls = own.tls(None).expect("TLS");
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).await.expect("listener");
     let address = listener.address().expect("address");
     let server = ApiServer::build(common::config(Arc::new(Memory::new(Default::default())))).expect("server");
@@ -73,7 +72,7 @@ async fn stock_kubectl_works() {
         async move { server.serve(vec![listener], tls, shutdown).await }
     });
     let kubeconfig = directory.path().join("kubeconfig");
-    std::fs::write(directory.path().join("ca.pem"), &certificate).expect("CA");
+    std::fs::write(directory.path().join("ca.pem"), &own.certificate).expect("CA");
     let text = format!(
         "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"https://{address}\", \
          certificate-authority: ca.pem}}}}]\nusers: [{{name: a, user: {{token: {}}}}}]\ncontexts: [{{name: x, context: \

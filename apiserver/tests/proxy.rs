@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use pintle_apiserver::{ApiServer, KubeletClient};
 use pintle_serving::dial::{Dialer, Target};
 use pintle_serving::http::Listener;
-use pintle_serving::tls::{PeerCertificates, Tls};
+use pintle_serving::tls::{PeerCertificates, SelfSigned};
 use pintle_store::memory::Memory;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,9 +49,8 @@ struct Lab {
 }
 
 async fn lab() -> Lab {
-    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("certificate");
-    let (certificate, key) = (own.cert.pem().into_bytes(), own.signing_key.serialize_pem().into_bytes());
-    let tls = Tls::from_pem(&certificate, &key, None).expect("TLS");
+    let own = SelfSigned::new(&["127.0.0.1"]).expect("certificate");
+    let tls = own.tls(None).expect("TLS");
     let shutdown = CancellationToken::new();
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).await.expect("listener");
     let kubelet_port = listener.address().expect("address").port();
@@ -60,7 +59,8 @@ async fn lab() -> Lab {
 
     let store = Arc::new(Memory::new(Default::default()));
     let mut config = common::config(store.clone());
-    config.kubelet_client = Some(KubeletClient { certificate, key, ca: None });
+    config.kubelet_client =
+        Some(KubeletClient { certificate: own.certificate.into_bytes(), key: own.key.into_bytes(), ca: None });
     let api = ApiServer::build(config).expect("server");
     api.ready().await;
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).await.expect("listener");

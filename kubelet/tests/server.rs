@@ -24,7 +24,7 @@ use pintle_serving::{
         upgrade::{self, Connected, STREAM_PROTOCOL},
         websocket::{Channels, Encoding},
     },
-    tls::Tls,
+    tls::SelfSigned,
 };
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
@@ -46,8 +46,7 @@ struct Node {
 
 impl Node {
     async fn start(lab: &Lab) -> Self {
-        let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-        let (certificate, key) = (identity.cert.pem(), identity.signing_key.serialize_pem());
+        let identity = SelfSigned::new(&["localhost"]).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
@@ -59,10 +58,12 @@ impl Node {
             metrics: Registry::with_process(),
             probe_metrics: Registry::default(),
         };
-        let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes(), None).unwrap();
+        let tls = identity.tls(None).unwrap();
         tokio::spawn(server.run(Listener::Tcp(listener), tls, shutdown.clone()));
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(identity.cert.der().clone()).unwrap();
+        for certificate in pintle_serving::tls::certificates(identity.certificate.as_bytes()).unwrap() {
+            roots.add(certificate).unwrap();
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

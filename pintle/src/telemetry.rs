@@ -11,7 +11,7 @@ use pintle_serving::component::{Component, serve_component};
 use pintle_serving::delegated::{Delegated, Settings};
 use pintle_serving::metrics::DURATION_BUCKETS;
 use pintle_serving::telemetry::Telemetry;
-use pintle_serving::tls::Tls;
+use pintle_serving::tls::SelfSigned;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -54,9 +54,7 @@ impl Port {
         let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
         let (tls, auth) = match self.secure {
             true => {
-                let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-                let key = own.signing_key.serialize_pem();
-                let tls = Tls::from_pem(own.cert.pem().as_bytes(), key.as_bytes(), client_ca.as_deref())?;
+                let tls = SelfSigned::new(&["localhost", "127.0.0.1"])?.tls(client_ca.as_deref())?;
                 (Some(tls), Some(Delegated::new(client.clone(), Settings::new(client_ca))?))
             }
             false => (None, None),

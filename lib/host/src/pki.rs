@@ -166,9 +166,8 @@ fn with_certificate(file: &Path, ask: impl Fn(&x509_parser::certificate::X509Cer
 
 /// A DER certificate as PEM.
 pub fn pem_of(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_config(&pem::Pem::new("CERTIFICATE", der), lines)
 }
 
 /// The key that signs service account tokens, `dir/sa.key` (PKCS #8, P-256); made if it is not there.

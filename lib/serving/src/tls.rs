@@ -49,6 +49,28 @@ impl Tls {
     }
 }
 
+/// A certificate that vouches for itself, and its key, both PEM.
+pub struct SelfSigned {
+    /// The certificate.
+    pub certificate: String,
+    /// The key.
+    pub key: String,
+}
+
+impl SelfSigned {
+    /// Makes one for a server of these names and addresses.
+    pub fn new(names: &[&str]) -> anyhow::Result<Self> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
+        Ok(Self { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+    }
+
+    /// As a server's identity; `client_ca` as in [`Tls::from_pem`].
+    pub fn tls(&self, client_ca: Option<&[u8]>) -> anyhow::Result<Tls> {
+        Tls::from_pem(self.certificate.as_bytes(), self.key.as_bytes(), client_ca)
+    }
+}
+
 /// All certificates of a PEM text.
 pub fn certificates(pem: &[u8]) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().context("reading PEM certificates")

@@ -12,7 +12,7 @@ use pintle_apiserver::access::UserInfo;
 use pintle_apiserver::{ApiServer, StaticToken};
 pub use pintle_apiserver::{Config, KubeletClient};
 use pintle_serving::http::Listener;
-use pintle_serving::tls::Tls;
+use pintle_serving::tls::SelfSigned;
 use pintle_store::memory::Memory;
 use tokio_util::sync::CancellationToken;
 
@@ -63,14 +63,13 @@ impl Server {
 
     /// Serves on a loopback address, too, and writes an administrator's kubeconfig into `dir`.
     pub async fn listen(&self, port: u16, dir: &Path) -> anyhow::Result<PathBuf> {
-        let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
-        let certificate = own.cert.pem();
-        let tls = Tls::from_pem(certificate.as_bytes(), own.signing_key.serialize_pem().as_bytes(), None)?;
+        let own = SelfSigned::new(&["127.0.0.1"])?;
+        let tls = own.tls(None)?;
         let listener = Listener::tcp(SocketAddr::from(([127, 0, 0, 1], port))).await?;
         let address = listener.address().ok_or_else(|| anyhow::anyhow!("a TCP listener has an address"))?;
         let (api, shutdown) = (self.api.clone(), self.shutdown.clone());
         tokio::spawn(async move { api.serve(vec![listener], tls, shutdown).await });
-        std::fs::write(dir.join("apiserver.crt"), &certificate)?;
+        std::fs::write(dir.join("apiserver.crt"), &own.certificate)?;
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{{name: x, context: {{cluster: c, user: a}}}}]\n\
              clusters: [{{name: c, cluster: {{server: \"https://{address}\", certificate-authority: apiserver.crt}}}}]\n\
