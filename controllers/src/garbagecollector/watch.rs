@@ -21,6 +21,8 @@ use crate::meta;
 
 /// How often the server is asked for its resources.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
+/// How long the first lists of all resources are waited for.
+const FIRST_LISTS: Duration = Duration::from_secs(30);
 /// Resources that own nothing and are owned by nobody, but are many.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
@@ -68,7 +70,10 @@ impl Watches {
             if !self.feeds.lock().is_empty()
                 && let Some(ready) = ready.take()
             {
-                self.synced().await;
+                // One resource that can't be listed must not keep all others from being collected.
+                if tokio::time::timeout(FIRST_LISTS, self.synced()).await.is_err() {
+                    tracing::warn!("some resources could not be listed in time, going on without them");
+                }
                 ready();
             }
             let pause = if ready.is_some() { Duration::from_secs(1) } else { DISCOVERY_PERIOD };

@@ -64,7 +64,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
         pods: ctx.cache(),
         services: ctx.cache(),
         claims: ctx.cache(),
-        census: Census::new(ctx.clone(), Arc::new(wake.clone())),
+        census: Census::new(ctx.clone(), Arc::new(wake)),
         quotas: quotas.clone(),
         writes: Mutex::default(),
         ctx: ctx.clone(),
@@ -73,9 +73,9 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     controller.pods.synced().await;
     controller.services.synced().await;
     controller.claims.synced().await;
-    follow(&ctx, &controller.pods, Evaluator::Pods, &quotas, wake.clone());
-    follow(&ctx, &controller.services, Evaluator::Services, &quotas, wake.clone());
-    follow(&ctx, &controller.claims, Evaluator::Claims, &quotas, wake);
+    follow(&ctx, &controller.pods, Evaluator::Pods, &quotas, &queue);
+    follow(&ctx, &controller.services, Evaluator::Services, &quotas, &queue);
+    follow(&ctx, &controller.claims, Evaluator::Claims, &quotas, &queue);
     let (keys, noted) = (queue.clone(), controller.clone());
     quotas.on_change(ctx.shutdown.clone(), move |change| {
         let key = Key::of(&**change.object());
@@ -100,29 +100,32 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Wakes the quotas of a namespace when what an object in it uses has changed.
+/// Wakes the quotas to which an object that has changed counts otherwise than before.
 fn follow<K: Cached + serde::Serialize>(
     ctx: &Context,
     cache: &Cache<K>,
     evaluator: Evaluator,
     quotas: &Cache<ResourceQuota>,
-    wake: impl Fn(&str) + Send + 'static,
+    queue: &Queue<Key>,
 ) {
-    let quotas = quotas.clone();
+    let (quotas, queue) = (quotas.clone(), queue.clone());
     cache.on_change(ctx.shutdown.clone(), move |change| {
         let namespace = change.object().meta().namespace.clone().unwrap_or_default();
-        if quotas.list_in(&namespace).is_empty() {
+        let concerned = quotas.list_in(&namespace);
+        if concerned.is_empty() {
             return;
         }
-        let now = Timestamp::now();
-        let changed = match &change {
-            Change::Updated { old, new } => {
-                evaluator.usage(&value(&**old), now) != evaluator.usage(&value(&**new), now)
-            }
-            _ => true,
+        let (old, new) = match &change {
+            Change::Added(object) => (None, Some(value(&**object))),
+            Change::Updated { old, new } => (Some(value(&**old)), Some(value(&**new))),
+            Change::Deleted(object) => (Some(value(&**object)), None),
         };
-        if changed {
-            wake(&namespace);
+        let now = Timestamp::now();
+        for quota in concerned {
+            let share = |object: &Option<Value>| plan::share(&evaluator, &value(&quota.spec), object.as_ref(), now);
+            if share(&old) != share(&new) {
+                queue.add(Key::of(&*quota));
+            }
         }
     });
 }
@@ -172,12 +175,12 @@ impl Controller {
     async fn observe(&self, spec: &Value, ns: &str) -> anyhow::Result<(BTreeMap<String, Amounts>, Option<Duration>)> {
         let now = Timestamp::now();
         let mut counted = BTreeMap::new();
-        let mut next = None;
+        let mut next: Option<Duration> = None;
         for evaluator in plan::evaluators(spec) {
             let usage = match &evaluator {
                 Evaluator::Pods => {
                     let pods = self.pods.list_in(ns);
-                    next = pods.iter().filter_map(|pod| expiry(pod, now)).min();
+                    next = pods.iter().filter_map(|pod| expiry(pod, now)).chain(next).min();
                     plan::sum(&evaluator, spec, pods.iter().map(|pod| value(&**pod)), now)
                 }
                 Evaluator::Services => plan::sum(&evaluator, spec, values(&self.services, ns), now),
@@ -188,7 +191,10 @@ impl Controller {
                     plan::sum(&evaluator, spec, values(&claims, ns), now)
                 }
                 Evaluator::Objects { group, resource } => match self.census.count(group, resource, ns).await? {
-                    None => continue,
+                    None => {
+                        next = Some(next.map_or(census::DISCOVERY_PERIOD, |at| at.min(census::DISCOVERY_PERIOD)));
+                        continue;
+                    }
                     Some(_) if !evaluator.in_scope(spec, &Value::Null) => Amounts::new(),
                     Some(count) => evaluator.count(count),
                 },

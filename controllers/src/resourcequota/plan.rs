@@ -17,6 +17,11 @@ pub fn evaluators(spec: &Value) -> Vec<Evaluator> {
     found
 }
 
+/// What one object adds to a quota; `None` if it is not there or in other scopes.
+pub fn share(evaluator: &Evaluator, spec: &Value, object: Option<&Value>, now: Timestamp) -> Option<Amounts> {
+    object.filter(|object| evaluator.in_scope(spec, object)).map(|object| evaluator.usage(object, now))
+}
+
 /// What the objects in the quota's scopes use together.
 pub fn sum(evaluator: &Evaluator, spec: &Value, objects: impl Iterator<Item = Value>, now: Timestamp) -> Amounts {
     let mut sum = Amounts::new();
@@ -74,6 +79,18 @@ mod tests {
     fn each_way_of_counting_once() {
         let spec = json!({"hard": {"cpu": "1", "pods": "1", "secrets": "1", "count/secrets": "2", "odd": "1"}});
         assert_eq!(evaluators(&spec).len(), 2);
+    }
+
+    #[test]
+    fn a_pod_that_changes_scopes_concerns_both_quotas() {
+        let pods = [json!({"spec": {}}), json!({"spec": {"activeDeadlineSeconds": 1}})];
+        let share = |spec: Value, pod| share(&Evaluator::Pods, &spec, Some(pod), Timestamp::UNIX_EPOCH);
+        for (scopes, concerned) in
+            [(json!(["Terminating"]), true), (json!(["NotTerminating"]), true), (json!([]), false)]
+        {
+            let spec = json!({"scopes": scopes});
+            assert_eq!(share(spec.clone(), &pods[0]) != share(spec, &pods[1]), concerned, "{scopes}");
+        }
     }
 
     #[test]
