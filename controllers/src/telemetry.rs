@@ -124,6 +124,26 @@ fn report(queues: &Queues, text: &mut Text) {
 mod tests {
     use super::*;
 
+    /// Queues are made by the context, under a name.
+    #[test]
+    fn no_queue_is_left_out() {
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut made = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if std::fs::read_to_string(&path).unwrap().contains("Queue::new()")
+                    || std::fs::read_to_string(&path).unwrap().contains("Queued::new()")
+                {
+                    made.push(path.file_name().unwrap().to_string_lossy().into_owned());
+                }
+            }
+        }
+        made.sort();
+        assert_eq!(made, ["context.rs", "telemetry.rs"]);
+    }
+
     #[tokio::test]
     async fn queues_and_caches_are_shown() {
         let telemetry = Telemetry::default();

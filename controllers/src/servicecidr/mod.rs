@@ -24,7 +24,7 @@ pub async fn run(ctx: Context) -> anyhow::Result<()> {
     let (ranges, addresses): (Cache<ServiceCIDR>, Cache<IPAddress>) = (ctx.cache(), ctx.cache());
     ranges.synced().await;
     addresses.synced().await;
-    let queue: Queue<String> = Queue::new();
+    let queue: Queue<String> = ctx.queue("ipaddresses");
     let keys = queue.clone();
     // Any range may be what another one waits for.
     let all = ranges.clone();

@@ -80,7 +80,7 @@ pub async fn classes(ctx: Context) -> anyhow::Result<()> {
     all.synced().await;
     claims.synced().await;
     volumes.synced().await;
-    let queue: Queue<Key> = Queue::new();
+    let queue: Queue<Key> = ctx.queue("vacprotection");
     let going = {
         let all = all.clone();
         move |keys: &Queue<Key>| {
