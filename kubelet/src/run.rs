@@ -4,32 +4,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pintle_client::cache::Cache;
-use pintle_client::events::Recorder;
 use pintle_serving::delegated::{Delegated, Settings};
 use pintle_serving::http::Listener;
-use pintle_serving::metrics::Registry;
 use pintle_serving::tls::Tls;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::Certificates;
-use crate::cgroups::Cgroups;
 use crate::config::{Config, ServerTls};
 use crate::gc;
 use crate::host::Answers;
-use crate::images::Images;
 use crate::node;
-use crate::node::machine::Machine;
-use crate::objects::Store;
 use crate::pods::manager::Manager;
 use crate::pods::statics;
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::telemetry;
-use crate::volumes::TrustBundles;
 
 /// Runs a kubelet until `shutdown`; containers go on running afterwards.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
@@ -38,29 +30,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let _ends_tasks = shutdown.clone().drop_guard();
     std::fs::create_dir_all(config.root_dir.join("pods")).context("making the kubelet's folder")?;
     std::fs::create_dir_all(&config.pod_logs_dir).context("making the folder of pod logs")?;
-    let cri = pintle_cri::Client::new(&config.cri_endpoint)?;
-    let events = Recorder::new(client.clone(), "kubelet", &config.node_name);
-    let objects = Store::new(client.clone());
-    let cgroups = Cgroups::new(config.cgroup_driver, &config.cgroup_root).context("reading control groups")?;
-    let services: Api<Service> = Api::all(client.clone());
-    let services = Cache::start(services, watcher::Config::default(), shutdown.clone());
-    let only = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
-    let nodes = Cache::start(Api::<Node>::all(client.clone()), only, shutdown.clone());
-    let shared = Arc::new(Shared {
-        images: Images::new(cri.clone(), objects.clone(), events.clone()),
-        trust: TrustBundles::new(client.clone(), shutdown.clone()),
-        certificates: Certificates::new(client.clone(), &config.node_name, nodes.clone(), shutdown.clone()),
-        machine: Machine::read(),
-        shutdown: shutdown.clone(),
-        client: client.clone(),
-        cri,
-        events,
-        objects,
-        services,
-        nodes,
-        cgroups,
-        config,
-    });
+    let shared = Shared::new(config, client.clone(), shutdown.clone())?;
     let manager = Manager::new(shared.clone());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(node::run(shared.clone(), shutdown.clone()));
@@ -120,7 +90,7 @@ async fn serve(
         auth: Delegated::new(shared.client.clone(), Settings::new(Some(tls.client_ca.clone())))?,
         checks: shared.config.telemetry.checks.clone(),
         metrics: shared.config.telemetry.metrics.clone(),
-        probe_metrics: Registry::default(),
+        probe_metrics: shared.probes.registry.clone(),
     };
     Ok(server.run(listener, identity, shutdown))
 }

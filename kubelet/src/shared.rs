@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
+use kube::runtime::watcher;
 use pintle_client::cache::Cache;
 use pintle_client::events::Recorder;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +19,7 @@ use crate::images::Images;
 use crate::node::machine::Machine;
 use crate::objects::Store;
 use crate::pods::spec;
+use crate::probes;
 use crate::volumes::TrustBundles;
 
 /// Shared by the parts of one kubelet.
@@ -43,6 +46,8 @@ pub struct Shared {
     pub trust: TrustBundles,
     /// Certificates of pods.
     pub certificates: Certificates,
+    /// What probes found.
+    pub probes: probes::Metrics,
     /// The machine.
     pub machine: Machine,
     /// Ends every task of this kubelet.
@@ -50,13 +55,43 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Of one kubelet; its caches begin to fill.
+    pub fn new(config: Config, client: kube::Client, shutdown: CancellationToken) -> anyhow::Result<Arc<Self>> {
+        let cri = pintle_cri::Client::new(&config.cri_endpoint)?;
+        let events = Recorder::new(client.clone(), "kubelet", &config.node_name);
+        let objects = Store::new(client.clone());
+        let cgroups = Cgroups::new(config.cgroup_driver, &config.cgroup_root).context("reading control groups")?;
+        let services = Cache::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone());
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
+        let nodes = Cache::start(Api::<Node>::all(client.clone()), only, shutdown.clone());
+        Ok(Arc::new(Self {
+            images: Images::new(cri.clone(), objects.clone(), events.clone()),
+            trust: TrustBundles::new(client.clone(), shutdown.clone()),
+            certificates: Certificates::new(client.clone(), &config.node_name, nodes.clone(), shutdown.clone()),
+            probes: probes::Metrics::default(),
+            machine: Machine::read(),
+            shutdown,
+            client,
+            cri,
+            events,
+            objects,
+            services,
+            nodes,
+            cgroups,
+            config,
+        }))
+    }
+
     /// What pods may use of the machine.
     pub fn allocatable(&self) -> Allocatable {
-        Allocatable {
-            cpu_milli: self.machine.cpu_milli - self.config.reserved.cpu_milli,
-            memory: self.machine.memory - self.config.reserved.memory,
-            ephemeral_storage: self.machine.disk(&self.config.root_dir).total,
-        }
+        let (cpu_milli, memory) = self.cpu_and_memory();
+        Allocatable { cpu_milli, memory, ephemeral_storage: self.machine.disk(&self.config.root_dir).total }
+    }
+
+    /// The part of that which no file system has to be asked for: CPU in thousandths, memory in bytes.
+    pub fn cpu_and_memory(&self) -> (i64, i64) {
+        let reserved = &self.config.reserved;
+        (self.machine.cpu_milli - reserved.cpu_milli, self.machine.memory - reserved.memory)
     }
 
     /// A reference to the node for events.
@@ -91,4 +126,15 @@ impl Shared {
         }
         services
     }
+}
+
+/// A kubelet whose API and runtime never answer.
+#[cfg(test)]
+pub fn silent(dir: &std::path::Path) -> Arc<Shared> {
+    type Answer = Result<http::Response<kube::client::Body>, std::convert::Infallible>;
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| std::future::pending::<Answer>());
+    let client = pintle_client::connect::from_service(service);
+    let endpoint = format!("unix://{}", dir.join("none.sock").display());
+    let config = Config { root_dir: dir.into(), ..Config::new("n", [127, 0, 0, 1].into(), &endpoint) };
+    Shared::new(config, client, CancellationToken::new()).unwrap()
 }

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use parking_lot::Mutex;
 use pintle_client::cache::{Cache, Change};
 use tokio_util::sync::CancellationToken;
 
 use super::observe::{self, Listing, Mark};
-use super::resize::{self, Pending};
-use super::spec;
+use super::roster::{Entry, Place, Roster, Shown};
 use super::worker::{self, Handle, Message};
 use super::writer::Target;
-use crate::admission::{self, Rejection};
+use super::{resize, spec};
+use crate::admission::Rejection;
 use crate::container::resources;
-use crate::quantity;
 use crate::shared::Shared;
 use crate::volumes;
 
@@ -28,42 +27,17 @@ const RELIST: Duration = Duration::from_secs(1);
 /// Pause before the runtime's events are asked for again.
 const RETRY_EVENTS: Duration = Duration::from_secs(5);
 
-/// A pod on this node.
-#[derive(Clone)]
-struct Entry {
-    /// With the resources that it was granted.
-    pod: Arc<Pod>,
-    /// As the API has it.
-    wanted: Arc<Pod>,
-    /// Why the two differ.
-    pending: Option<Pending>,
-    handle: Handle,
-}
-
-impl Entry {
-    /// The pod uses nothing of the node any more.
-    fn ended(&self) -> bool {
-        let ended = |s: Option<&PodStatus>| spec::is_terminal_phase(s.and_then(|s| s.phase.as_deref()));
-        ended(self.pod.status.as_ref()) || ended(self.handle.status.borrow().status.as_deref())
-    }
-}
-
-/// The node has admitted the pod before.
-fn is_taken(pod: &Pod) -> bool {
-    pod.status.as_ref().is_some_and(|s| s.start_time.is_some())
-}
-
 /// All pods of the node. Clones share them.
 #[derive(Clone)]
 pub struct Manager {
     shared: Arc<Shared>,
-    entries: Arc<Mutex<HashMap<String, Entry>>>,
+    roster: Arc<Mutex<Roster>>,
 }
 
 impl Manager {
     /// No pods yet.
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, entries: Arc::default() }
+        Self { shared, roster: Arc::default() }
     }
 
     /// Follows the API's pods, the runtime and the clock until shutdown.
@@ -111,8 +85,8 @@ impl Manager {
     }
 
     fn weigh(&self) {
-        let entries = self.entries.lock();
-        let burstable = entries.values().filter(|e| !e.ended() && spec::qos(&e.pod) == spec::Qos::Burstable);
+        let roster = self.roster.lock();
+        let burstable = roster.0.values().filter(|e| !e.ended() && spec::qos(&e.pod) == spec::Qos::Burstable);
         self.shared.cgroups.weigh(burstable.map(|e| resources::cpu_milli(&e.pod)).sum());
     }
 
@@ -141,7 +115,7 @@ impl Manager {
         let mut uids = self.shared.cgroups.pods();
         uids.extend(folders.map(|e| e.file_name().to_string_lossy().into_owned()));
         for uid in uids {
-            if self.entries.lock().contains_key(&uid) {
+            if self.roster.lock().0.contains_key(&uid) {
                 continue;
             }
             tracing::info!(uid, "removing what is left of a pod that is gone");
@@ -164,90 +138,32 @@ impl Manager {
     /// A new pod, or a new version of one.
     pub fn update(&self, pod: Arc<Pod>) {
         let uid = spec::uid(&pod).to_owned();
-        let mut entries = self.entries.lock();
-        if entries.contains_key(&uid) {
-            return self.grant(&mut entries, &uid, pod);
+        let place = Place::read(&self.shared);
+        let mut roster = self.roster.lock();
+        if roster.0.contains_key(&uid) {
+            return roster.grant(&uid, pod, &place);
         }
-        let rejected = self.reject(&pod, &entries);
-        let granted = if is_taken(&pod) { Arc::new(resize::adopted(&pod)) } else { pod.clone() };
-        let handle = self.spawn(uid.clone(), granted.clone(), rejected);
-        let (wanted, pending) = (pod.clone(), None);
-        let resized = resize::differs(&wanted, &granted);
-        entries.insert(uid.clone(), Entry { pod: granted, wanted, pending, handle });
+        let rejection = roster.reject(&pod, &place);
+        let rejected = rejection.is_some();
+        let granted = if Roster::is_taken(&pod) { Arc::new(resize::adopted(&pod)) } else { pod.clone() };
+        let handle = self.spawn(uid.clone(), granted.clone(), rejection);
+        let resized = resize::differs(&pod, &granted);
+        roster.0.insert(uid.clone(), Entry::new(granted, handle, rejected));
         if resized {
-            self.grant(&mut entries, &uid, pod);
+            roster.grant(&uid, pod, &place);
         }
-    }
-
-    /// Hands a new version of a pod to its worker: with the resources that it asks for if the node has them, with those
-    /// that it had otherwise.
-    fn grant(&self, entries: &mut HashMap<String, Entry>, uid: &str, wanted: Arc<Pod>) {
-        let Some(entry) = entries.get(uid) else { return };
-        let pending = if entry.ended() || !resize::differs(&wanted, &entry.pod) {
-            None
-        } else {
-            let others = entries.iter().filter(|(other, e)| *other != uid && !e.ended());
-            let others: Vec<Arc<Pod>> = others.map(|(_, e)| e.pod.clone()).collect();
-            self.on_node(&others, |node| resize::decide(&wanted, node).err())
-        };
-        let pod = match &pending {
-            None => wanted.clone(),
-            Some(_) => Arc::new(resize::with_resources(&wanted, &entry.pod)),
-        };
-        let Some(entry) = entries.get_mut(uid) else { return };
-        if Arc::ptr_eq(&entry.wanted, &wanted) && entry.pending == pending && pending.is_some() {
-            return;
-        }
-        let _ = entry.handle.messages.send(Message::Pod(pod.clone(), pending.clone()));
-        (entry.pod, entry.wanted, entry.pending) = (pod, wanted, pending);
     }
 
     /// Looks again at what could not be granted: another pod may have left room.
     fn grant_deferred(&self) {
-        let mut entries = self.entries.lock();
-        let waiting = entries.iter().filter(|(_, e)| e.pending.is_some());
-        let waiting: Vec<(String, Arc<Pod>)> = waiting.map(|(uid, e)| (uid.clone(), e.wanted.clone())).collect();
-        for (uid, wanted) in waiting {
-            self.grant(&mut entries, &uid, wanted);
+        if self.roster.lock().waiting().is_empty() {
+            return;
         }
-    }
-
-    /// Whether the node takes a new pod; one that was taken before is not asked again.
-    fn reject(&self, pod: &Pod, entries: &HashMap<String, Entry>) -> Option<Rejection> {
-        if is_taken(pod) || pod.metadata.deletion_timestamp.is_some() || spec::is_static(pod) {
-            return None;
+        let place = Place::read(&self.shared);
+        let mut roster = self.roster.lock();
+        for (uid, wanted) in roster.waiting() {
+            roster.grant(&uid, wanted, &place);
         }
-        let active: Vec<Arc<Pod>> = entries.values().filter(|e| !e.ended()).map(|e| e.pod.clone()).collect();
-        self.on_node(&active, |node| admission::reject(pod, node))
-    }
-
-    /// The node with other pods on it, as decisions need it.
-    fn on_node<T>(&self, active: &[Arc<Pod>], decide: impl FnOnce(&admission::Node<'_>) -> T) -> T {
-        let config = &self.shared.config;
-        let object = self.shared.nodes.get(None, &config.node_name);
-        let labels = object.as_ref().and_then(|n| n.metadata.labels.clone());
-        let node = admission::Node {
-            name: &config.node_name,
-            labels: &labels.unwrap_or_else(|| config.labels.clone()),
-            taints: object.as_ref().and_then(|n| n.spec.as_ref()?.taints.as_deref()).unwrap_or_default(),
-            allocatable: &self.sizes(),
-            active,
-        };
-        decide(&node)
-    }
-
-    /// What pods may use of the node, by resource: what the machine has, and what its object tells of others.
-    fn sizes(&self) -> BTreeMap<String, i64> {
-        let node = self.shared.nodes.get(None, &self.shared.config.node_name);
-        let told = node.as_ref().and_then(|n| n.status.as_ref()?.allocatable.as_ref());
-        let mut sizes: BTreeMap<String, i64> =
-            told.into_iter().flatten().map(|(name, q)| (name.clone(), quantity::value(q))).collect();
-        let own = self.shared.allocatable();
-        let pods = i64::from(self.shared.config.max_pods);
-        for (name, value) in [("pods", pods), ("cpu", own.cpu_milli), ("memory", own.memory)] {
-            sizes.insert(name.to_owned(), value);
-        }
-        sizes
     }
 
     /// A static pod's file is gone.
@@ -261,20 +177,20 @@ impl Manager {
     }
 
     fn spawn(&self, uid: String, pod: Arc<Pod>, rejected: Option<Rejection>) -> Handle {
-        let entries = self.entries.clone();
+        let roster = self.roster.clone();
         worker::spawn(self.shared.clone(), pod, rejected, move || {
-            entries.lock().remove(&uid);
+            roster.lock().0.remove(&uid);
         })
     }
 
     fn tell(&self, uid: &str, message: Message) {
-        if let Some(entry) = self.entries.lock().get(uid) {
+        if let Some(entry) = self.roster.lock().0.get(uid) {
             let _ = entry.handle.messages.send(message);
         }
     }
 
     fn tell_all(&self, message: impl Fn() -> Message) {
-        for entry in self.entries.lock().values() {
+        for entry in self.roster.lock().0.values() {
             let _ = entry.handle.messages.send(message());
         }
     }
@@ -285,7 +201,7 @@ impl Manager {
             if known.get(uid) == Some(marks) {
                 continue;
             }
-            if self.entries.lock().contains_key(uid) {
+            if self.roster.lock().0.contains_key(uid) {
                 self.tell(uid, Message::Changed);
             } else if let Some((namespace, name)) = listing.names.get(uid) {
                 self.end_orphan(uid, namespace, name);
@@ -319,14 +235,7 @@ impl Manager {
 
     /// The pods and the statuses that their workers computed last.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
-        let entries = self.entries.lock();
-        let with_status = |entry: &Entry| {
-            let mut pod = (*entry.wanted).clone();
-            if let Some(status) = entry.handle.status.borrow().status.as_deref() {
-                pod.status = Some(status.clone());
-            }
-            Arc::new(pod)
-        };
-        entries.values().map(with_status).collect()
+        let shown: Vec<Shown> = self.roster.lock().0.values().map(Entry::shown).collect();
+        shown.into_iter().map(Shown::pod).collect()
     }
 }

@@ -66,6 +66,15 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
+    /// As at the start of a sentence.
+    pub fn title(self) -> &'static str {
+        match self {
+            ProbeKind::Startup => "Startup",
+            ProbeKind::Liveness => "Liveness",
+            ProbeKind::Readiness => "Readiness",
+        }
+    }
+
     /// The word that events use.
     pub fn word(self) -> &'static str {
         match self {

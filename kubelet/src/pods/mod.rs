@@ -1,5 +1,5 @@
 //! Pods on this node: what the runtime has (`model`), what is to be done (`plan`, pure), how it is done (`steps`,
-//! `kill`), what is said about it (`status`, pure) and the tasks that drive it (`worker`, `manager`).
+//! `kill`), what is said about it (`status`, pure) and the tasks that drive it (`worker`, `manager`, `roster`).
 
 pub mod conditions;
 mod hooks;
@@ -10,6 +10,7 @@ pub mod model;
 pub mod observe;
 pub mod plan;
 pub mod resize;
+mod roster;
 pub mod spec;
 pub mod statics;
 pub mod status;

@@ -46,6 +46,8 @@ pub enum Message {
     Changed,
     /// Refresh what volumes contain.
     Refresh,
+    /// That is done.
+    Refreshed,
     /// A step made progress.
     Progress(Progress),
     /// The steps are done.
@@ -99,6 +101,7 @@ pub fn spawn(
         termination,
         paths: None,
         steps: None,
+        refresh: Refresh::default(),
         probes: HashMap::new(),
         last: None,
         wake_at: None,
@@ -130,6 +133,7 @@ struct Worker {
     termination: Option<Termination>,
     paths: Option<Paths>,
     steps: Option<JoinHandle<()>>,
+    refresh: Refresh,
     /// Probe tasks by container id.
     probes: HashMap<String, probes::Probes>,
     last: Option<Arc<PodStatus>>,
@@ -144,6 +148,14 @@ struct Worker {
     writer: Option<JoinHandle<()>>,
     /// Waiting reasons that an event was written for, by container.
     announced: BTreeMap<String, Waiting>,
+}
+
+/// Bringing volumes up to date, which may wait for the API for long: a task of its own.
+#[derive(Default)]
+struct Refresh {
+    running: Option<JoinHandle<()>>,
+    /// Something changed meanwhile.
+    again: bool,
 }
 
 impl Worker {
@@ -176,9 +188,10 @@ impl Worker {
                 () = tokio::time::sleep(wake) => {}
             }
         }
-        if let Some(steps) = self.steps.take() {
-            steps.abort();
+        for task in [self.steps.take(), self.refresh.running.take()].into_iter().flatten() {
+            task.abort();
         }
+        self.shared.probes.forget(spec::namespace(&self.pod), spec::name(&self.pod), spec::uid(&self.pod));
         if let Some(writer) = self.writer.take() {
             writer.abort();
         }
@@ -214,7 +227,7 @@ impl Worker {
                 self.pod = pod;
                 self.note_deletion();
                 if labels {
-                    self.refresh().await;
+                    self.refresh();
                 }
                 false
             }
@@ -230,7 +243,15 @@ impl Worker {
             }
             Message::Changed => true,
             Message::Refresh => {
-                self.refresh().await;
+                self.tidy();
+                self.refresh();
+                false
+            }
+            Message::Refreshed => {
+                self.refresh.running = None;
+                if std::mem::take(&mut self.refresh.again) {
+                    self.refresh();
+                }
                 false
             }
             Message::Progress(progress) => self.progress(progress),
@@ -639,25 +660,41 @@ impl Worker {
         });
     }
 
-    /// Brings the contents of volumes up to date, and removes containers that are not needed any more.
-    async fn refresh(&mut self) {
+    /// Removes containers that are not needed any more, and rotates logs.
+    fn tidy(&self) {
         let (cri, runtime) = (self.shared.cri.clone(), self.runtime.clone());
         tokio::spawn(async move {
             gc::prune(&cri, &runtime).await;
             log_rotation::rotate(&cri, &runtime).await;
         });
-        if self.paths.is_none() || self.steps.is_some() || self.termination.is_some() {
+    }
+
+    /// Brings the contents of volumes up to date.
+    fn refresh(&mut self) {
+        if self.paths.is_none() || self.termination.is_some() {
+            return;
+        }
+        if self.refresh.running.is_some() {
+            self.refresh.again = true;
             return;
         }
         let addresses = Addresses { pod: self.ips(), host: self.shared.config.host_ips() };
-        if let Err(failure) = volumes::setup(&self.shared, &self.pod, &addresses).await {
-            let text = format!("MountVolume.SetUp failed for volume {:?} : {}", failure.volume, failure.message);
-            self.shared.events.warning(&spec::reference(&self.pod), "FailedMount", text);
-        }
+        let (shared, pod, messages) = (self.shared.clone(), self.pod.clone(), self.messages.clone());
+        self.refresh.running = Some(tokio::spawn(async move {
+            if let Err(failure) = volumes::setup(&shared, &pod, &addresses).await {
+                let text = format!("MountVolume.SetUp failed for volume {:?} : {}", failure.volume, failure.message);
+                shared.events.warning(&spec::reference(&pod), "FailedMount", text);
+            }
+            let _ = messages.send(Message::Refreshed);
+        }));
     }
 
     /// The pod has ended: gives back its mounts and its control group.
     async fn clean(&mut self) {
+        if let Some(refresh) = self.refresh.running.take() {
+            refresh.abort();
+            let _ = refresh.await;
+        }
         let dir = self.shared.config.pod_dir(spec::uid(&self.pod));
         match volumes::teardown(dir).await {
             Ok(()) => {
@@ -687,3 +724,6 @@ impl Worker {
         self.shared.cgroups.remove(&uid);
     }
 }
+
+#[cfg(test)]
+mod tests;

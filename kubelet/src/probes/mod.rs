@@ -2,9 +2,10 @@
 
 mod grpc;
 pub mod http;
+mod metrics;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
@@ -17,6 +18,8 @@ use crate::pods::memory::{Health, ProbeKind};
 use crate::pods::spec::{self, Kind};
 use crate::pods::worker::Message;
 use crate::shared::Shared;
+
+pub use metrics::Metrics;
 
 /// The container that is probed.
 pub struct Subject {
@@ -113,9 +116,12 @@ impl Watched {
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;
+            let begun = Instant::now();
             let outcome = self.once(&probe).await;
+            let success = matches!(outcome, Outcome::Success | Outcome::Warning(_));
+            self.observe(kind, success, begun.elapsed());
             self.tell(kind, &outcome);
-            let verdict = counter.count(matches!(outcome, Outcome::Success | Outcome::Warning(_)));
+            let verdict = counter.count(success);
             match (kind, verdict) {
                 (ProbeKind::Startup, Some(true)) => {
                     self.update(|h| h.started = true);
@@ -131,15 +137,17 @@ impl Watched {
         }
     }
 
+    fn observe(&self, kind: ProbeKind, success: bool, took: Duration) {
+        let Subject { shared, pod, container, .. } = &self.subject;
+        let (pod, namespace, uid) = (spec::name(pod), spec::namespace(pod), spec::uid(pod));
+        shared.probes.observe(metrics::Of { kind, container: &container.name, pod, namespace, uid }, success, took);
+    }
+
     /// The event about a probe that did not succeed.
     fn tell(&self, kind: ProbeKind, outcome: &Outcome) {
         let s = &self.subject;
         let about = || spec::container_reference(&s.pod, s.kind, &s.container.name);
-        let word = match kind {
-            ProbeKind::Startup => "Startup",
-            ProbeKind::Liveness => "Liveness",
-            ProbeKind::Readiness => "Readiness",
-        };
+        let word = kind.title();
         match outcome {
             Outcome::Success => {}
             Outcome::Warning(text) => {
@@ -264,6 +272,37 @@ mod tests {
         let verdicts: Vec<_> = outcomes.iter().map(|o| counter.count(*o)).collect();
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(verdicts, [None, yes, None, None, None, no, no, None, yes]);
+    }
+
+    #[tokio::test]
+    async fn what_probes_find_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = crate::shared::silent(dir.path());
+        let pod: Pod =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}}))
+                .unwrap();
+        // Nobody listens on the port of nobody's container.
+        let container = serde_json::json!({"name": "c", "readinessProbe": {"tcpSocket": {"port": "none"}}});
+        let subject = Subject {
+            shared: shared.clone(),
+            pod: Arc::new(pod),
+            kind: Kind::App,
+            container: serde_json::from_value(container).unwrap(),
+            id: "id".into(),
+            started_at: 0,
+            ip: "127.0.0.1".into(),
+            before: None,
+            messages: mpsc::unbounded_channel().0,
+        };
+        let (_, _probes) = start(subject);
+        let line = "result=\"failed\",pod_uid=\"u\"} 1\n";
+        for _ in 0..500 {
+            if shared.probes.registry.render().contains(line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{}", shared.probes.registry.render());
     }
 
     #[tokio::test]

@@ -173,6 +173,11 @@ fn number(value: f64) -> String {
 pub struct Counter<const N: usize>(Family<Number, N>);
 
 impl<const N: usize> Counter<N> {
+    /// Forgets the series with other label values than these.
+    pub fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
+        self.0.retain(keep);
+    }
+
     /// One more.
     pub fn inc(&self, labels: [&str; N]) {
         self.add(labels, 1.0);
@@ -208,6 +213,11 @@ pub struct Histogram<const N: usize> {
 }
 
 impl<const N: usize> Histogram<N> {
+    /// Forgets the series with other label values than these.
+    pub fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
+        self.family.retain(keep);
+    }
+
     /// Counts an observation.
     pub fn observe(&self, labels: [&str; N], value: f64) {
         let series = self.family.with(labels, || Distribution::new(self.bounds.len()));
@@ -282,6 +292,10 @@ impl<T, const N: usize> Family<T, N> {
             return series.clone();
         }
         self.series.write().entry(key).or_insert_with(|| Arc::new(new())).clone()
+    }
+
+    fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
+        self.series.write().retain(|labels, _| keep(labels));
     }
 
     fn each(&self, mut visit: impl FnMut(&[(&str, &str)], &T)) {
