@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
 use crate::selector::{Labels, Selector};
+use crate::volumes::Volumes;
 
 /// A node with the sum of its pods.
 #[derive(Clone, Debug, Default)]
@@ -94,9 +95,15 @@ pub struct Snapshot {
     index: HashMap<String, usize>,
     namespaces: Arc<BTreeMap<String, Labels>>,
     owners: Arc<BTreeMap<OwnerKey, Selector>>,
+    volumes: Arc<Volumes>,
 }
 
 impl Snapshot {
+    /// Claims and volumes.
+    pub fn volumes(&self) -> &Arc<Volumes> {
+        &self.volumes
+    }
+
     /// A node by name.
     pub fn get(&self, name: &str) -> Option<&Arc<NodeInfo>> {
         self.index.get(name).map(|at| &self.nodes[*at])
@@ -149,9 +156,15 @@ pub struct Cache {
     snapshot: Arc<Snapshot>,
     namespaces: Arc<BTreeMap<String, Labels>>,
     owners: Arc<BTreeMap<OwnerKey, Selector>>,
+    volumes: Arc<Volumes>,
 }
 
 impl Cache {
+    /// Claims and volumes, to be changed.
+    pub fn volumes(&mut self) -> &mut Volumes {
+        Arc::make_mut(&mut self.volumes)
+    }
+
     /// Number of nodes, and of pods that have one.
     pub fn sizes(&self) -> (usize, usize) {
         (self.nodes.len(), self.pods.len())
@@ -247,6 +260,7 @@ impl Cache {
         }
         snapshot.namespaces = self.namespaces.clone();
         snapshot.owners = self.owners.clone();
+        snapshot.volumes = self.volumes.clone();
         self.snapshot.clone()
     }
 }

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use pintle_client::cache::Change;
 
-use crate::cache::{Cache, OwnerKey};
+use crate::cache::{Cache, OwnerKey, Snapshot};
 use crate::cycle::{Cycle, Filters, FitError, Profile};
 use crate::framework::Events;
 use crate::pod::PodInfo;
 use crate::preemption::{Budget, Candidate, Preemption, ineligible};
 use crate::queue::{Pauses, Queue};
-use crate::selector::Selector;
+use crate::selector::{Labels, Selector};
 use crate::telemetry::Sizes;
+use crate::volumes::{Volumes, Wish};
 
 /// Something that the scheduler learns.
 #[derive(Debug)]
@@ -28,6 +30,12 @@ pub enum Input {
     Namespace(Change<Namespace>),
     /// A disruption budget changed.
     Budget(Change<PodDisruptionBudget>),
+    /// A claim changed.
+    Claim(Change<PersistentVolumeClaim>),
+    /// A volume changed.
+    Volume(Change<PersistentVolume>),
+    /// A class of volumes changed.
+    Class(Change<StorageClass>),
     /// A service or controller has this selector now, or is gone.
     Owner(OwnerKey, Option<Selector>),
     /// A binding was written, or could not be.
@@ -48,6 +56,8 @@ pub enum Effect {
         pod: Arc<PodInfo>,
         /// The node.
         node: String,
+        /// What is to be done for its claims first.
+        wishes: Vec<Wish>,
     },
     /// Tell why the pod has no node.
     Report {
@@ -72,6 +82,29 @@ pub enum Effect {
         /// The pods to go.
         victims: Vec<Arc<PodInfo>>,
     },
+}
+
+impl Effect {
+    /// The uid of the pod that is to be bound.
+    pub fn pod_to_bind(&self) -> Option<String> {
+        match self {
+            Effect::Bind { pod, .. } => Some(pod.uid().to_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn is_gone<K>(change: &Change<K>) -> bool {
+    matches!(change, Change::Deleted(_))
+}
+
+/// What is to be done for the pod's claims if it gets this node; it has passed there.
+fn wishes(snapshot: &Snapshot, pod: &PodInfo, node: &str) -> Vec<Wish> {
+    let volumes = snapshot.volumes();
+    let none = Labels::new();
+    let labels = snapshot.get(node).and_then(|node| node.labels()).unwrap_or(&none);
+    let wishes = volumes.needs(&pod.pod).ok().and_then(|needs| volumes.fit(&needs, node, labels).ok());
+    wishes.unwrap_or_default()
 }
 
 /// The state of the scheduler.
@@ -112,9 +145,17 @@ impl Core {
             Input::Node(change) => self.node(change, now),
             Input::Namespace(change) => self.namespace(&change, now),
             Input::Budget(change) => self.budget(&change),
+            Input::Claim(c) => self.volumes(now, |all| all.set_claim(c.object().clone(), is_gone(&c))),
+            Input::Volume(c) => self.volumes(now, |all| all.set_volume(c.object().clone(), is_gone(&c))),
+            Input::Class(c) => self.volumes(now, |all| all.set_class(c.object().clone(), is_gone(&c))),
             Input::Owner(key, selector) => self.cache.set_owner(key, selector),
             Input::Bound { uid, written } => self.bound(&uid, written, now),
         }
+    }
+
+    fn volumes(&mut self, now: Instant, change: impl FnOnce(&mut Volumes)) {
+        change(self.cache.volumes());
+        self.queue.wake(Events::VOLUME, now);
     }
 
     /// How much there is.
@@ -207,6 +248,7 @@ impl Core {
     }
 
     fn bound(&mut self, uid: &str, written: bool, now: Instant) {
+        self.cache.volumes().settle(uid);
         if written {
             self.queue.remove(uid);
         } else {
@@ -243,8 +285,10 @@ impl Core {
         let mut error = match cycle.schedule(&pod) {
             Ok(choice) => {
                 self.start = (self.start + choice.evaluated) % snapshot.nodes.len().max(1);
+                let wishes = wishes(&snapshot, &pod, &choice.node);
                 self.cache.assume(pod.clone(), &choice.node);
-                return Some(vec![Effect::Bind { pod, node: choice.node }]);
+                self.cache.volumes().promise(pod.uid(), &wishes);
+                return Some(vec![Effect::Bind { pod, node: choice.node, wishes }]);
             }
             Err(error) => error,
         };
@@ -374,6 +418,46 @@ mod tests {
         core.handle(Input::Bound { uid: "p".to_owned(), written: true }, now);
         core.handle(Input::Pod(Change::Updated { old: old.clone(), new: old }), now);
         assert!(core.step(now).is_none());
+    }
+
+    #[test]
+    fn a_volume_is_given_once_and_again_after_a_failure() {
+        let now = Instant::now();
+        let mut core = core(now);
+        core.handle(Input::Node(Change::Added(node("a", json!({})))), now);
+        fn object<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Change<T> {
+            Change::Added(Arc::new(serde_json::from_value(value).expect("an object")))
+        }
+        let class = json!({"metadata": {"name": "c"}, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
+        core.handle(Input::Class(object(class)), now);
+        for name in ["p", "q"] {
+            let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"storageClassName": "c"}});
+            core.handle(Input::Claim(object(claim)), now);
+            let pod = json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [],
+                "schedulerName": "default-scheduler", "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}});
+            core.handle(Input::Pod(object(pod)), now);
+        }
+        let waits = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
+        for _ in 0..2 {
+            let effects = core.step(now).expect("a pod");
+            assert!(
+                matches!(&effects[..], [Effect::Report { message, .. }] if message.starts_with(waits)),
+                "{effects:?}"
+            );
+        }
+        let volume =
+            json!({"metadata": {"name": "v"}, "spec": {"storageClassName": "c"}, "status": {"phase": "Available"}});
+        let later = now + std::time::Duration::from_secs(60);
+        core.handle(Input::Volume(object(volume)), later);
+        let given = core.step(later).expect("a pod");
+        let [Effect::Bind { pod, wishes, .. }] = &given[..] else { panic!("{given:?}") };
+        assert_eq!(wishes.len(), 1);
+        let effects = core.step(later).expect("the other pod");
+        assert!(matches!(&effects[..], [Effect::Report { .. }]), "{effects:?}");
+        core.handle(Input::Bound { uid: pod.uid().to_owned(), written: false }, later);
+        core.handle(Input::Node(Change::Added(node("b", json!({})))), later + std::time::Duration::from_secs(60));
+        let after = core.step(later + std::time::Duration::from_secs(120)).expect("a pod");
+        assert!(matches!(&after[..], [Effect::Bind { .. }]), "{after:?}");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct FitError {
     pub nodes: BTreeMap<String, Rejection>,
     /// For the nodes that were not looked at.
     pub others: Option<Rejection>,
+    /// Why no node was looked at.
+    pub whole: Option<Rejection>,
     /// What preemption had to say.
     pub post_filter: String,
     /// The plugins that rejected something.
@@ -56,6 +58,13 @@ impl FitError {
     pub fn message(&self) -> String {
         if self.total == 0 {
             return "no nodes available to schedule pods".to_owned();
+        }
+        if let Some(rejection) = &self.whole {
+            let mut out = format!("0/{} nodes are available: {}.", self.total, rejection.reasons.join(", "));
+            if !self.post_filter.is_empty() {
+                out += &format!(" {}", self.post_filter);
+            }
+            return out;
         }
         let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
         for reason in self.nodes.values().flat_map(|r| &r.reasons) {
@@ -92,23 +101,29 @@ pub struct Filters {
     pub list: Vec<NamedFilter>,
     /// The only nodes to look at, and the plugins that say so.
     pub only: Option<(BTreeSet<String>, BTreeSet<&'static str>)>,
+    /// Why no node is to be looked at, and by whose word.
+    pub rejected: Option<(&'static str, Rejection)>,
 }
 
 impl Clone for Filters {
     fn clone(&self) -> Self {
         let list = self.list.iter().map(|f| NamedFilter { plugin: f.plugin, filter: f.filter.boxed() }).collect();
-        Filters { list, only: self.only.clone() }
+        Filters { list, only: self.only.clone(), rejected: self.rejected.clone() }
     }
 }
 
 impl Filters {
     /// Asks each plugin to prepare for the pod.
     pub fn prepare(profile: &Profile, snapshot: &Arc<Snapshot>, pod: &Arc<PodInfo>) -> Filters {
-        let mut out = Filters { list: Vec::new(), only: None };
+        let mut out = Filters { list: Vec::new(), only: None, rejected: None };
         for (plugin, _) in &profile.plugins {
             let filter = match plugin.pre_filter(pod, snapshot) {
                 PreFilter::Skip => continue,
                 PreFilter::Check(filter) => filter,
+                PreFilter::Reject(rejection) => {
+                    out.rejected.get_or_insert((plugin.name(), rejection));
+                    continue;
+                }
                 PreFilter::Only(names, filter) => {
                     let (known, by) = out.only.get_or_insert_with(|| (names.clone(), BTreeSet::new()));
                     known.retain(|n| names.contains(n));
@@ -123,6 +138,7 @@ impl Filters {
 
     /// Whether the node passes; if not, by which plugin's word.
     pub fn check(&self, node: &NodeInfo) -> Result<(), (&'static str, Rejection)> {
+        self.rejected.clone().map_or(Ok(()), Err)?;
         self.list.iter().try_for_each(|f| f.filter.check(node).map_err(|r| (f.plugin, r)))
     }
 
@@ -201,6 +217,11 @@ impl Cycle<'_> {
             return Err(error);
         }
         let filters = Filters::prepare(self.profile, self.snapshot, pod);
+        if let Some((plugin, rejection)) = &filters.rejected {
+            error.plugins.insert(plugin);
+            error.whole = Some(rejection.clone());
+            return Err(error);
+        }
         let (passing, evaluated) = self.feasible(pod, &filters, &mut error);
         if passing.is_empty() {
             return Err(error);

@@ -11,6 +11,7 @@ use pintle_client::events::Recorder;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use crate::binding;
 use crate::core::Effect;
 use crate::pod::PodInfo;
 
@@ -40,7 +41,7 @@ impl Actor {
     /// Does it; for a binding, says whether it was written.
     pub(crate) async fn carry_out(&self, effect: Effect) -> Option<(String, bool)> {
         match effect {
-            Effect::Bind { pod, node } => Some((pod.uid().to_owned(), self.bind(&pod, &node).await)),
+            Effect::Bind { pod, node, .. } => Some((pod.uid().to_owned(), self.bind(&pod, &node).await)),
             Effect::Report { pod, message, nominated } => {
                 self.report(&pod, "Unschedulable", &message, nominated.as_deref()).await;
                 None
@@ -54,6 +55,24 @@ impl Actor {
                     self.evict(&preemptor, &node, &victim).await;
                 }
                 None
+            }
+        }
+    }
+
+    /// Does what comes before a binding; true if that can be written.
+    pub(crate) async fn prepare(&self, effect: &Effect) -> bool {
+        let Effect::Bind { pod, node, wishes } = effect else { return true };
+        let prepared = binding::prepare(&self.client, node, wishes);
+        match tokio::time::timeout(binding::PATIENCE, prepared)
+            .await
+            .unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
+        {
+            Ok(()) => true,
+            Err(cause) => {
+                warn!(pod = %key(pod), node, cause, "volumes not bound");
+                let message = format!("running PreBind plugin \"VolumeBinding\": binding volumes: {cause}");
+                self.report(pod, "SchedulerError", &message, pod.nominated()).await;
+                false
             }
         }
     }

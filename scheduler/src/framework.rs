@@ -40,6 +40,8 @@ impl Events {
     pub const SELF_UPDATE: Events = Events(256);
     /// A namespace's labels changed.
     pub const NAMESPACE: Events = Events(512);
+    /// A claim, a volume or a class of them changed.
+    pub const VOLUME: Events = Events(1024);
     /// Any change.
     pub const ALL: Events = Events(u16::MAX);
 
@@ -83,6 +85,8 @@ pub enum PreFilter {
     Check(Box<dyn Filter>),
     /// Only these nodes come into question; ask about each.
     Only(BTreeSet<String>, Box<dyn Filter>),
+    /// No node comes into question.
+    Reject(Rejection),
 }
 
 /// Judges single nodes for one pod.

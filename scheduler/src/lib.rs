@@ -7,6 +7,7 @@
 //! Invariants: one task owns all state, so there are no locks; a snapshot never changes; a pod counts on its node from the
 //! decision on; nothing but `run` and its effects talks to the API or reads a clock.
 
+mod binding;
 pub mod cache;
 pub mod core;
 pub mod cycle;
@@ -22,6 +23,7 @@ pub mod selector;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod volumes;
 
 pub use cycle::Profile;
 pub use queue::Pauses;

@@ -6,8 +6,11 @@ use std::time::Instant;
 use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::Api;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -84,7 +87,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         if let Some(effects) = effects {
             metrics.attempt(&effects, begin.elapsed());
             for effect in effects {
-                spawn(&actor, &permits, &bound, &metrics, effect);
+                spawn(&actor, &permits, &bound, &metrics, begin, effect);
             }
             tokio::task::yield_now().await;
             continue;
@@ -113,6 +116,7 @@ fn spawn(
     permits: &Arc<Semaphore>,
     bound: &mpsc::UnboundedSender<Input>,
     metrics: &Arc<Metrics>,
+    begin: Instant,
     effect: Effect,
 ) {
     let (actor, permits, bound, metrics) = (actor.clone(), permits.clone(), bound.clone(), metrics.clone());
@@ -121,12 +125,16 @@ fn spawn(
         _ => String::new(),
     };
     tokio::spawn(async move {
-        let _permit = permits.acquire_owned().await;
-        let begin = Instant::now();
-        if let Some((uid, written)) = actor.carry_out(effect).await {
-            if !written {
-                metrics.not_bound(&profile, begin.elapsed());
+        // Volumes may take long to come; nobody else is to wait for them.
+        let outcome = match actor.prepare(&effect).await {
+            false => effect.pod_to_bind().map(|uid| (uid, false)),
+            true => {
+                let _permit = permits.acquire_owned().await;
+                actor.carry_out(effect).await
             }
+        };
+        if let Some((uid, written)) = outcome {
+            metrics.bound(&profile, written, begin.elapsed());
             let _ = bound.send(Input::Bound { uid, written });
         }
     });
@@ -141,6 +149,9 @@ async fn sources(client: &Client, shutdown: &CancellationToken) -> Inputs {
         source::<Node>(client, all(), shutdown, Input::Node),
         source::<Namespace>(client, all(), shutdown, Input::Namespace),
         source::<PodDisruptionBudget>(client, all(), shutdown, Input::Budget),
+        source::<PersistentVolumeClaim>(client, all(), shutdown, Input::Claim),
+        source::<PersistentVolume>(client, all(), shutdown, Input::Volume),
+        source::<StorageClass>(client, all(), shutdown, Input::Class),
         source::<Service>(client, all(), shutdown, |c| owner("Service", c, |s| {
             Some(Selector::equals(s.spec.as_ref()?.selector.as_ref()))
         })),
@@ -154,8 +165,8 @@ async fn sources(client: &Client, shutdown: &CancellationToken) -> Inputs {
             Some(Selector::new(&s.spec.selector))
         })),
     );
-    let (a, b, c, d, e, f, g, h) = streams;
-    select_all([a, b, c, d, e, f, g, h])
+    let (a, b, c, d, e, f, g, h, i, j, k) = streams;
+    select_all([a, b, c, d, e, f, g, h, i, j, k])
 }
 
 async fn source<K: Cached>(

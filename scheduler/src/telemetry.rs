@@ -83,26 +83,24 @@ impl Metrics {
         self.synced.iter().for_each(Switch::turn_on);
     }
 
-    /// An attempt took that long and had these effects; none: the pod was passed over.
+    /// An attempt took that long and had these effects; none: the pod was passed over. One with a binding counts when that
+    /// is [written](Self::bound).
     pub fn attempt(&self, effects: &[Effect], took: Duration) {
         for effect in effects {
-            let (result, pod) = match effect {
-                Effect::Bind { pod, .. } => ("scheduled", pod),
-                Effect::Report { pod, .. } => ("unschedulable", pod),
+            match effect {
+                Effect::Report { pod, .. } => self.count("unschedulable", pod.scheduler_name(), took),
                 Effect::Evict { victims, .. } => {
                     self.preemptions.inc([]);
                     self.victims.observe([], victims.len() as f64);
-                    continue;
                 }
-                Effect::Unpromise { .. } => continue,
-            };
-            self.count(result, pod.scheduler_name(), took);
+                Effect::Bind { .. } | Effect::Unpromise { .. } => {}
+            }
         }
     }
 
-    /// A binding could not be written.
-    pub fn not_bound(&self, profile: &str, took: Duration) {
-        self.count("error", profile, took);
+    /// A binding was written, or could not be; the attempt took that long altogether.
+    pub fn bound(&self, profile: &str, written: bool, took: Duration) {
+        self.count(if written { "scheduled" } else { "error" }, profile, took);
     }
 
     fn count(&self, result: &str, profile: &str, took: Duration) {
@@ -115,5 +113,34 @@ impl Metrics {
         for (slot, value) in self.sizes.iter().zip(core.sizes().to_array()) {
             slot.store(value, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+    use crate::pod::PodInfo;
+
+    #[test]
+    fn an_attempt_counts_once() {
+        let telemetry = Telemetry::default();
+        let metrics = Metrics::new(&telemetry);
+        let pod = Arc::new(PodInfo::new(Arc::new(Pod::default())));
+        for written in [true, false, true] {
+            metrics.attempt(&[Effect::Bind { pod: pod.clone(), node: "n".into(), wishes: Vec::new() }], Duration::ZERO);
+            metrics.bound("p", written, Duration::ZERO);
+        }
+        let text = telemetry.metrics.render();
+        let mut counts =
+            text.lines().filter(|line| line.starts_with("scheduler_schedule_attempts_total{")).collect::<Vec<_>>();
+        counts.sort_unstable();
+        let line = |result: &str, count| {
+            format!("scheduler_schedule_attempts_total{{result=\"{result}\",profile=\"p\"}} {count}")
+        };
+        assert_eq!(counts, [line("error", 1), line("scheduled", 2)]);
     }
 }

@@ -6,6 +6,7 @@ mod node;
 mod resources;
 mod spread;
 mod taints;
+mod volumes;
 
 pub use affinity::InterPodAffinity;
 pub use images::ImageLocality;
@@ -14,6 +15,7 @@ pub use resources::{BalancedAllocation, NodeResourcesFit};
 pub use spread::PodTopologySpread;
 pub use taints::TaintToleration;
 pub(crate) use taints::untolerated;
+pub use volumes::VolumeBinding;
 
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ pub fn default_plugins() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeAffinity), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit), 1),
+        (Arc::new(VolumeBinding), 0),
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
         (Arc::new(BalancedAllocation), 1),
