@@ -224,7 +224,10 @@ impl Proxy {
             let make = || Syncer::new(self.config.table(v6), settings.clone(), self.namespace.clone());
             match self.syncers.get_mut(at) {
                 Some((old, _)) if *old == settings => {}
-                Some(slot) => *slot = (settings.clone(), make()),
+                Some((old, syncer)) => {
+                    syncer.adopt(settings.clone());
+                    *old = settings;
+                }
                 None => self.syncers.push((settings.clone(), make())),
             }
         }
