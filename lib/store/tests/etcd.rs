@@ -157,6 +157,29 @@ async fn one_server_at_a_time_compacts() {
     assert_eq!(next(&mut watch).await.revision(), after);
 }
 
+/// Compaction fails as long as etcd is away, and goes on when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs upstream's etcd"]
+async fn compaction_outlives_an_outage() {
+    let mut cluster = Cluster::start(1);
+    let interval = Duration::from_millis(300);
+    let store = Etcd::new(&Options { compaction_interval: interval, ..Options::new(cluster.urls()) }).expect("store");
+    store.create("/a", "1".into(), None).await.expect("create");
+    cluster.kill(0);
+    // Longer than a call is tried: at least one turn has failed.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    cluster.run(0);
+    let old = store.create("/b", "1".into(), None).await.expect("create");
+    store.update("/b", "2".into(), old, None).await.expect("update");
+    for _ in 0..200 {
+        if matches!(store.watch("/", old - 1).await, Err(Error::Compacted { .. })) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("not compacted any more");
+}
+
 /// Keys that end at about the same time share a lease, so they end in one step, which the watch shows whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs upstream's etcd"]
