@@ -30,6 +30,11 @@ pub(super) struct Rewriter {
     from: u64,
     look_at: Instant,
     building: Option<Building>,
+    /// Bytes written since the file was begun. Pages are rounded up and files grow by doubling, so that a young file may be
+    /// many times as large as its data: what was written into it has to pay for writing it anew.
+    written: u64,
+    /// The most data that it has had.
+    most: u64,
 }
 
 struct Building {
@@ -46,7 +51,8 @@ pub(super) struct Built {
 
 impl Rewriter {
     pub(super) fn new(from: u64) -> Self {
-        Self { from, look_at: Instant::now(), building: None }
+        // What was written into the file that is opened is not known.
+        Self { from, look_at: Instant::now(), building: None, written: u64::MAX, most: 0 }
     }
 
     /// How long to wait at most before [`poll`](Self::poll) is called again.
@@ -64,8 +70,11 @@ impl Rewriter {
     }
 
     /// A file of `size` bytes is to be written anew.
-    pub(super) fn wants(&self, size: u64, bytes: u64, keys: u64) -> bool {
-        size >= self.from && size > FACTOR * (bytes + keys * OVERHEAD)
+    pub(super) fn wants(&mut self, size: u64, bytes: u64, keys: u64) -> bool {
+        let data = bytes + keys * OVERHEAD;
+        self.most = self.most.max(data);
+        let (paid, shrunk) = (self.written >= size, data < self.most / 2);
+        size >= self.from && size > FACTOR * data && (paid || shrunk)
     }
 
     /// Begins to build a file.
@@ -80,6 +89,9 @@ impl Rewriter {
 
     /// Remembers what was written meanwhile.
     pub(super) fn note(&mut self, changes: &[Change]) {
+        let bytes =
+            |(key, entry): &Change| (key.len() + entry.as_ref().map_or(0, |entry| entry.value.len())) as u64 + OVERHEAD;
+        self.written = self.written.saturating_add(changes.iter().map(bytes).sum());
         if let Some(building) = &mut self.building {
             building.since.extend(changes.iter().cloned());
         }
@@ -100,6 +112,7 @@ impl Rewriter {
             }
             Ok(Ok(db)) => {
                 let since = self.building.take()?.since.into_iter().collect();
+                (self.written, self.most) = (0, 0);
                 Some(Built { db, since })
             }
         }
@@ -144,8 +157,20 @@ mod tests {
 
     #[test]
     fn mostly_free_files_are_written_anew() {
-        let rewriter = Rewriter::new(1000);
+        let mut rewriter = Rewriter::new(1000);
         assert!(!rewriter.wants(999, 0, 0), "too small to care");
         assert!(!rewriter.wants(3000, 1000, 0) && rewriter.wants(3001, 1000, 0));
+    }
+
+    #[test]
+    fn a_young_file_is_written_anew_only_when_data_go() {
+        let mut rewriter = Rewriter { written: 0, ..Rewriter::new(1000) };
+        assert!(!rewriter.wants(5000, 1000, 0), "large, but nothing was written into it");
+        assert!(!rewriter.wants(5000, 500, 0) && rewriter.wants(5000, 499, 0), "data went");
+        let key = "k".repeat(4900);
+        rewriter.note(&[(key.as_str().into(), None)]);
+        assert!(!rewriter.wants(5000, 1000, 0), "4964 bytes are not enough");
+        rewriter.note(&[("k".into(), None)]);
+        assert!(rewriter.wants(5000, 1000, 0), "as much was written into it as it is large");
     }
 }
