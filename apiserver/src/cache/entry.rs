@@ -1,25 +1,26 @@
 //! One object as the cache holds it: its JSON once, shared by all readers, and what selectors look at.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use pintle_store::Revision;
 use serde::ser::SerializeMap;
 use serde_json::Value;
 
 use crate::registry::Rules;
 
-/// An immutable object of one resource.
+/// An immutable object of one resource. Its bytes are the store's own: the resource version is put in when they are written
+/// out.
 #[derive(Debug)]
 pub struct Entry {
     /// Key in the store.
     pub key: Box<str>,
     /// Revision of the write that the bytes show (for a deleted object: of the deletion).
     pub revision: Revision,
-    /// JSON of the storage version with `metadata.resourceVersion` in it.
-    pub json: Bytes,
-    /// Where `"metadata"` starts in `json`: list items have neither kind nor apiVersion.
+    /// JSON of the storage version in the form of [`serialize`], without `metadata.resourceVersion`.
+    stored: Bytes,
+    /// Where `"metadata"` starts in it: list items have neither kind nor apiVersion.
     metadata_at: usize,
     /// Where the metadata ends.
     metadata_end: usize,
@@ -29,60 +30,97 @@ pub struct Entry {
     pub fields: BTreeMap<&'static str, String>,
     /// Protobuf form of the storage version, made on first use.
     pub protobuf: OnceLock<Bytes>,
+    /// The object as a value, for those that ask for it again and again.
+    parsed: OnceLock<Arc<Value>>,
 }
 
+/// How metadata starts.
+const METADATA: &str = "\"metadata\":{";
+
 impl Entry {
-    /// Reads a stored value. Values that this server wrote are spliced, others are rewritten; `None`: it is no object.
-    pub fn new(key: &str, revision: Revision, stored: &[u8], rules: &Rules) -> Option<Self> {
-        let value: Value = serde_json::from_slice(stored).ok()?;
-        let (json, metadata_at) = match splice(stored, revision) {
-            Some(spliced) => spliced,
-            None => splice(&serialize(&value), revision)?,
+    /// Reads a stored value. Values that this server wrote are shared, others are rewritten; `None`: it is no object.
+    pub fn new(key: &str, revision: Revision, stored: Bytes, rules: &Rules) -> Option<Self> {
+        let (stored, metadata_at) = match metadata_of(&stored) {
+            Some(at) => (stored, at),
+            None => {
+                let rewritten = Bytes::from(serialize(&serde_json::from_slice(&stored).ok()?));
+                let at = metadata_of(&rewritten)?;
+                (rewritten, at)
+            }
         };
-        let labels = match &value["metadata"]["labels"] {
+        let marks = read(&stored, Place::Marks).ok()?;
+        let labels = match &marks["metadata"]["labels"] {
             Value::Object(map) => map.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().into())).collect(),
             _ => BTreeMap::new(),
         };
-        let fields = fields_of(&value, rules);
-        let metadata_end = object_end(&json, metadata_at);
-        let protobuf = OnceLock::new();
-        Some(Self { key: key.into(), revision, json, metadata_at, metadata_end, labels, fields, protobuf })
+        let fields = fields_of(&marks, rules);
+        let metadata_end = object_end(&stored, metadata_at);
+        let (protobuf, parsed) = (OnceLock::new(), OnceLock::new());
+        Some(Self { key: key.into(), revision, stored, metadata_at, metadata_end, labels, fields, protobuf, parsed })
     }
 
     /// The same object at another revision: what a watcher gets when it leaves its view.
     pub fn at_revision(&self, revision: Revision) -> Self {
-        let stored = without_revision(&self.json, self.metadata_at, self.revision);
-        let (json, metadata_at) = splice(&stored, revision).unwrap_or((self.json.clone(), self.metadata_at));
         Self {
             key: self.key.clone(),
             revision,
-            metadata_end: object_end(&json, metadata_at),
-            json,
-            metadata_at,
+            stored: self.stored.clone(),
+            metadata_at: self.metadata_at,
+            metadata_end: self.metadata_end,
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             protobuf: OnceLock::new(),
+            parsed: OnceLock::new(),
         }
     }
 
-    /// The object as an item of a list, without its opening brace, kind and apiVersion: `"metadata":…}`.
-    pub fn item(&self) -> &[u8] {
-        &self.json[self.metadata_at..]
+    /// About how many bytes it is as JSON.
+    pub fn size(&self) -> usize {
+        self.stored.len() + "\"resourceVersion\":\"1234567890\",".len()
     }
 
-    /// The metadata alone: `{…}`.
-    pub fn metadata(&self) -> &[u8] {
-        &self.json[self.metadata_at + "\"metadata\":".len()..self.metadata_end]
+    /// Writes the object as JSON.
+    pub fn write(&self, out: &mut impl BufMut) {
+        self.write_range(0, self.stored.len(), out);
+    }
+
+    /// Writes the object as an item of a list, without its opening brace, kind and apiVersion: `"metadata":…}`.
+    pub fn write_item(&self, out: &mut impl BufMut) {
+        self.write_range(self.metadata_at, self.stored.len(), out);
+    }
+
+    /// Writes the metadata alone: `{…}`.
+    pub fn write_metadata(&self, out: &mut impl BufMut) {
+        self.write_range(self.metadata_at + METADATA.len() - 1, self.metadata_end, out);
+    }
+
+    fn write_range(&self, from: usize, to: usize, out: &mut impl BufMut) {
+        let at = self.metadata_at + METADATA.len();
+        out.put_slice(&self.stored[from..at]);
+        out.put_slice(version(self.revision, &self.stored[at..]).as_bytes());
+        out.put_slice(&self.stored[at..to]);
     }
 
     /// The object as a value without the parts that no table shows.
     pub fn glance(&self) -> Value {
-        glance(&self.json)
+        self.versioned(glance(&self.stored))
     }
 
     /// The object as a value.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.json).unwrap_or_default()
+        self.versioned(serde_json::from_slice(&self.stored).unwrap_or_default())
+    }
+
+    /// The same, parsed once and kept. For kinds of few objects.
+    pub fn shared(&self) -> Arc<Value> {
+        self.parsed.get_or_init(|| Arc::new(self.value())).clone()
+    }
+
+    fn versioned(&self, mut value: Value) -> Value {
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".into(), self.revision.to_string().into());
+        }
+        value
     }
 }
 
@@ -113,22 +151,25 @@ impl serde::Serialize for Ordered<'_> {
     }
 }
 
-/// Stored bytes with the resource version put in, and where `"metadata"` starts. `None`: not in the form of [`serialize`].
-pub fn splice(stored: &[u8], revision: Revision) -> Option<(Bytes, usize)> {
-    const METADATA: &[u8] = b"\"metadata\":{";
+/// Stored bytes with the resource version put in. `None`: not in the form of [`serialize`].
+pub fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
+    let at = metadata_of(stored)? + METADATA.len();
+    let (head, rest) = stored.split_at(at);
+    Some([head, version(revision, rest).as_bytes(), rest].concat().into())
+}
+
+/// Where `"metadata"` starts in stored bytes. `None`: not in the form of [`serialize`].
+fn metadata_of(stored: &[u8]) -> Option<usize> {
     if !stored.starts_with(b"{\"kind\":\"") {
         return None;
     }
     let head = &stored[..stored.len().min(300)];
-    let at = head.windows(METADATA.len()).position(|window| window == METADATA)?;
-    let start = at + METADATA.len();
-    let rest = &stored[start..];
-    let text = format!("\"resourceVersion\":\"{revision}\"{}", if rest.starts_with(b"}") { "" } else { "," });
-    let mut out = Vec::with_capacity(stored.len() + text.len());
-    out.extend_from_slice(&stored[..start]);
-    out.extend_from_slice(text.as_bytes());
-    out.extend_from_slice(rest);
-    Some((out.into(), at))
+    head.windows(METADATA.len()).position(|window| window == METADATA.as_bytes())
+}
+
+/// The resource version as the first field of metadata that go on with `rest`.
+fn version(revision: Revision, rest: &[u8]) -> String {
+    format!("\"resourceVersion\":\"{revision}\"{}", if rest.starts_with(b"}") { "" } else { "," })
 }
 
 /// Where the first object that opens at or after `from` ends in well-formed JSON.
@@ -152,16 +193,22 @@ fn object_end(json: &[u8], from: usize) -> usize {
     json.len()
 }
 
-/// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size; they are skipped, not read.
+/// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size.
 pub fn glance(json: &[u8]) -> Value {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    serde::de::DeserializeSeed::deserialize(Glance::Object, &mut reader).unwrap_or_default()
+    read(json, Place::Object).unwrap_or_default()
 }
 
-/// Where in an object a reader is.
+/// JSON as a value of what is wanted from this place on; the rest is skipped, not built.
+fn read(json: &[u8], place: Place) -> serde_json::Result<Value> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = serde::de::DeserializeSeed::deserialize(place, &mut reader)?;
+    reader.end().map(|()| value)
+}
+
+/// Where in an object a reader is, and so what it wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Glance {
-    /// The object, or a template in it.
+enum Place {
+    /// What tables show of the object, or of a template in it.
     Object,
     Metadata,
     Spec,
@@ -169,9 +216,15 @@ enum Glance {
     Containers,
     /// Anywhere else: keys may be anybody's.
     Elsewhere,
+    /// What selectors look at of the object: labels, and scalars at the top and one level below.
+    Marks,
+    MarkedMetadata,
+    MarkedPart,
+    /// Nothing but a scalar is wanted.
+    Scalar,
 }
 
-impl Glance {
+impl Place {
     /// The place of a field; none if it is skipped.
     fn field(self, name: &str) -> Option<Self> {
         Some(match (self, name) {
@@ -184,12 +237,26 @@ impl Glance {
                 Self::Containers,
                 "env" | "envFrom" | "volumeMounts" | "livenessProbe" | "readinessProbe" | "startupProbe" | "lifecycle",
             ) => return None,
+            (Self::Marks, "metadata") => Self::MarkedMetadata,
+            (Self::Marks, "data" | "binaryData") | (Self::Scalar, _) => return None,
+            (Self::Marks, _) => Self::MarkedPart,
+            (Self::MarkedMetadata, "labels") => Self::Elsewhere,
+            (Self::MarkedMetadata | Self::MarkedPart, _) => Self::Scalar,
             _ => Self::Elsewhere,
         })
     }
+
+    /// The place of a list's items; none if they are skipped.
+    fn item(self) -> Option<Self> {
+        match self {
+            Self::Containers => Some(Self::Containers),
+            Self::Marks | Self::MarkedMetadata | Self::MarkedPart | Self::Scalar => None,
+            _ => Some(Self::Elsewhere),
+        }
+    }
 }
 
-impl<'de> serde::de::DeserializeSeed<'de> for Glance {
+impl<'de> serde::de::DeserializeSeed<'de> for Place {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -197,7 +264,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for Glance {
     }
 }
 
-impl<'de> serde::de::Visitor<'de> for Glance {
+impl<'de> serde::de::Visitor<'de> for Place {
     type Value = Value;
 
     fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -230,7 +297,10 @@ impl<'de> serde::de::Visitor<'de> for Glance {
 
     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        let place = if self == Self::Containers { self } else { Self::Elsewhere };
+        let Some(place) = self.item() else {
+            while items.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        };
         while let Some(item) = items.next_element_seed(place)? {
             out.push(item);
         }
@@ -247,19 +317,6 @@ impl<'de> serde::de::Visitor<'de> for Glance {
         }
         Ok(out.into())
     }
-}
-
-fn without_revision(json: &[u8], metadata_at: usize, revision: Revision) -> Vec<u8> {
-    let start = metadata_at + "\"metadata\":{".len();
-    let text = format!("\"resourceVersion\":\"{revision}\"");
-    let mut end = start;
-    if json[start..].starts_with(text.as_bytes()) {
-        end += text.len();
-        if json.get(end) == Some(&b',') {
-            end += 1;
-        }
-    }
-    [&json[..start], &json[end..]].concat()
 }
 
 /// Values of the selectable fields of an object.
@@ -294,14 +351,24 @@ mod tests {
                "data": {"metadata": {"z": "1"}}})
     }
 
+    fn written(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn revision_is_spliced_and_exchanged() {
-        let entry = Entry::new("/registry/pods/n/a", 7, &serialize(&pod()), &Rules::NONE).unwrap();
+        let entry = Entry::new("/registry/pods/n/a", 7, serialize(&pod()).into(), &Rules::NONE).unwrap();
         assert_eq!(entry.value()["metadata"]["resourceVersion"], "7");
-        assert!(
-            entry.json.starts_with(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\",")
-        );
-        assert!(entry.item().starts_with(b"\"metadata\":{\"resourceVersion\":\"7\","));
+        let json = written(|out| entry.write(out));
+        assert!(json.starts_with("{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\","));
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), entry.value());
+        assert_eq!(splice(&serialize(&pod()), 7).unwrap(), json);
+        let item = written(|out| entry.write_item(out));
+        assert!(item.starts_with("\"metadata\":{\"resourceVersion\":\"7\",") && json.ends_with(&item));
+        let bare = Entry::new("k", 7, serialize(&json!({"kind": "K", "metadata": {}})).into(), &Rules::NONE).unwrap();
+        assert_eq!(written(|out| bare.write(out)), "{\"kind\":\"K\",\"metadata\":{\"resourceVersion\":\"7\"}}");
         let later = entry.at_revision(12);
         let mut want = entry.value();
         want["metadata"]["resourceVersion"] = json!("12");
@@ -311,16 +378,31 @@ mod tests {
     }
 
     #[test]
+    fn selectors_see_what_they_saw_in_the_whole_object() {
+        let mut object = pod();
+        object["spec"] = json!({"nodeName": "n", "containers": [{"nodeName": "x"}], "a": {"nodeName": "y"}});
+        object["status"] = json!({"phase": "Running", "podIPs": [{"ip": "1"}]});
+        object["type"] = json!("t");
+        let marks = read(&serialize(&object), Place::Marks).unwrap();
+        let metadata = json!({"name": "a", "namespace": "n", "labels": {"x": "y"}});
+        let spec = json!({"nodeName": "n", "containers": null, "a": {}});
+        let status = json!({"phase": "Running", "podIPs": null});
+        let want = json!({"apiVersion": "v1", "kind": "Pod", "type": "t", "metadata": metadata, "spec": spec, "status": status});
+        assert_eq!(marks, want);
+    }
+
+    #[test]
     fn metadata_is_cut_out() {
         let mut object = pod();
         object["metadata"]["annotations"] = json!({"odd": "}\"{\\", "}": "{"});
         object["spec"] = json!({"affinity": {}, "nodeName": "n", "selector": {"env": "prod", "lifecycle": "x"},
             "template": {"spec": {"containers": [{"name": "c", "env": [{"a": 1}]}]}}});
         object["data"] = json!({"env": "1", "tolerations": "2", "managedFields": "3"});
-        let entry = Entry::new("k", 7, &serialize(&object), &Rules::NONE).unwrap();
-        let cut: Value = serde_json::from_slice(entry.metadata()).unwrap();
+        let entry = Entry::new("k", 7, serialize(&object).into(), &Rules::NONE).unwrap();
+        let cut: Value = serde_json::from_str(&written(|out| entry.write_metadata(out))).unwrap();
         assert_eq!(cut, entry.value()["metadata"]);
-        let later: Value = serde_json::from_slice(entry.at_revision(1000).metadata()).unwrap();
+        let later = entry.at_revision(1000);
+        let later: Value = serde_json::from_str(&written(|out| later.write_metadata(out))).unwrap();
         assert_eq!(later["resourceVersion"], "1000");
         let mut shown = entry.value();
         shown["spec"] = json!({"nodeName": "n", "selector": {"env": "prod", "lifecycle": "x"},
@@ -331,8 +413,8 @@ mod tests {
     #[test]
     fn foreign_bytes_are_rewritten() {
         let foreign = serde_json::to_vec(&pod()).unwrap();
-        let entry = Entry::new("k", 3, &foreign, &Rules::NONE).unwrap();
+        let entry = Entry::new("k", 3, foreign.into(), &Rules::NONE).unwrap();
         assert_eq!(entry.value()["metadata"]["resourceVersion"], "3");
-        assert!(Entry::new("k", 3, b"\x00\x01", &Rules::NONE).is_none());
+        assert!(Entry::new("k", 3, Bytes::from_static(b"\x00\x01"), &Rules::NONE).is_none());
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent};
 use tokio::sync::watch;
@@ -98,7 +99,7 @@ impl Caches {
     async fn follow(&self) -> Result<(), Error> {
         let listing = self.store.list(ListOptions::prefix(ROOT)).await?;
         self.load(
-            listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.as_ref())),
+            listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.clone())),
             listing.revision,
         );
         let mut watch = self.store.watch(ROOT, listing.revision).await?;
@@ -108,7 +109,7 @@ impl Caches {
         Ok(())
     }
 
-    fn load<'a>(&self, items: impl Iterator<Item = (&'a str, Revision, &'a [u8])>, revision: Revision) {
+    fn load<'a>(&self, items: impl Iterator<Item = (&'a str, Revision, Bytes)>, revision: Revision) {
         let mut by_cache: BTreeMap<&str, Vec<Arc<Entry>>> = BTreeMap::new();
         for (key, mod_revision, value) in items {
             let Some(cache) = self.cache_of(key) else { continue };
@@ -163,7 +164,7 @@ impl Caches {
         match event {
             WatchEvent::Put(kv) => {
                 let cache = self.cache_of(&kv.key)?;
-                match Entry::new(&kv.key, kv.mod_revision, &kv.value, cache.rules) {
+                match Entry::new(&kv.key, kv.mod_revision, kv.value, cache.rules) {
                     Some(entry) => Some((cache, Change::Put(Arc::new(entry)))),
                     None => {
                         warn!(key = kv.key, "stored value is not an object, left out");

@@ -240,7 +240,7 @@ mod tests {
     fn put(name: &str, revision: Revision) -> Change {
         let object = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": name}});
         let key = format!("/p/{name}");
-        Change::Put(Arc::new(Entry::new(&key, revision, &entry::serialize(&object), &Rules::NONE).unwrap()))
+        Change::Put(Arc::new(Entry::new(&key, revision, entry::serialize(&object).into(), &Rules::NONE).unwrap()))
     }
 
     #[tokio::test]

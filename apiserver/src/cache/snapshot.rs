@@ -107,7 +107,7 @@ mod tests {
 
     fn entry(key: &str) -> Arc<Entry> {
         let object = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": key}});
-        Arc::new(Entry::new(key, 1, &serialize(&object), &Rules::NONE).unwrap())
+        Arc::new(Entry::new(key, 1, serialize(&object).into(), &Rules::NONE).unwrap())
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Item {
         match self {
             Self::Object => {
                 out.extend_from_slice(b"{");
-                out.extend_from_slice(entry.item());
+                entry.write_item(out);
             }
             Self::Metadata(version) => metadata(entry, version, out),
             Self::Row { include, meta_version, rules, now } => {
@@ -55,7 +55,7 @@ impl Item {
                 match include {
                     Include::None => out.extend_from_slice(b"null"),
                     Include::Metadata => metadata(entry, meta_version, out),
-                    Include::Object => out.extend_from_slice(&entry.json),
+                    Include::Object => entry.write(out),
                 }
                 out.extend_from_slice(b"}");
             }
@@ -67,13 +67,13 @@ fn metadata(entry: &Entry, version: &str, out: &mut BytesMut) {
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
     out.extend_from_slice(version.as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
-    out.extend_from_slice(entry.metadata());
+    entry.write_metadata(out);
     out.extend_from_slice(b"}");
 }
 
 /// A list in JSON: the head up to its items' opening bracket, then the items.
 pub fn json(head: String, entries: Vec<Arc<Entry>>, item: Item, content_type: &str) -> Response<Body> {
-    let size: usize = entries.iter().map(|entry| entry.json.len()).sum();
+    let size: usize = entries.iter().map(|entry| entry.size()).sum();
     let mut parts = Join { head: Some(head), entries: entries.into_iter(), item, first: true, done: false };
     if size < ONE_PIECE {
         return present::bytes(StatusCode::OK, content_type, parts.part(usize::MAX));

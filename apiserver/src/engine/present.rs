@@ -34,7 +34,7 @@ pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> A
     let spliced = entry::splice(bytes, revision).filter(|_| revision > 0);
     let plain = call.accepted.encoding == Encoding::Json && call.accepted.form == Form::Object && !call.accepted.pretty;
     match spliced {
-        Some((json, _)) if plain && call.resource.serves_stored_form() => {
+        Some(json) if plain && call.resource.serves_stored_form() => {
             Ok(self::bytes(status, Encoding::Json.media_type(), json))
         }
         _ => {

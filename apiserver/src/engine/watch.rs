@@ -202,7 +202,7 @@ impl Watcher {
                 out.extend_from_slice(b"{\"type\":\"");
                 out.extend_from_slice(kind.as_bytes());
                 out.extend_from_slice(b"\",\"object\":");
-                out.extend_from_slice(&entry.json);
+                entry.write(out);
                 out.extend_from_slice(b"}\n");
             }
             (Form::Object, Encoding::Protobuf) => match codec::protobuf_event(&self.call, kind, entry) {
