@@ -1,7 +1,7 @@
 // Command load measures API servers: it starts upstream's kube-apiserver with etcd and Pintle's in turns on loopback, puts the same load
 // on both, and prints what an operation costs the server in processor time, beside throughput and latency, and the ratios.
 //
-//	load --pintle BIN --upstream-bin DIR [--rounds 3] [--pods 10000] [--workers 32] [--watchers 100] [--out FILE.json] [--html FILE.html]
+//	load --pintle BIN --upstream-bin DIR [--rounds 3] [--pods 10000] [--workers 32] [--watchers 100] [--only ours|upstream] [--steps creates,…] [--out FILE.json] [--html FILE.html]
 package main
 
 import (
@@ -42,6 +42,7 @@ type Results struct {
 
 type options struct {
 	pintle, upstreamBin, out, html, store string
+	only, steps                           string
 	rounds, pods, workers, watchers       int
 }
 
@@ -52,6 +53,8 @@ func main() {
 	flag.StringVar(&o.store, "store", "embedded", "what Pintle keeps its state in: embedded, memory or etcd")
 	flag.StringVar(&o.out, "out", "", "file for the figures")
 	flag.StringVar(&o.html, "html", "", "file for the page with plots")
+	flag.StringVar(&o.only, "only", "", "for profiles: this server alone, ours or upstream")
+	flag.StringVar(&o.steps, "steps", "creates,reads,lists,writes,leases,watches,deletes", "what to do, in this order")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds in turns; the medians count, so an odd number")
 	flag.IntVar(&o.pods, "pods", 10000, "pods")
 	flag.IntVar(&o.workers, "workers", 32, "concurrent clients")
@@ -59,6 +62,15 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if o.only != "" {
+		r, err := one(ctx, o, o.only)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		fmt.Fprintln(os.Stderr, "  memory in MB", r.memory)
+		return
+	}
 	results, err := measure(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)

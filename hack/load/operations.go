@@ -95,7 +95,14 @@ func (r *run) all(ctx context.Context) error {
 	if _, err := r.pb.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.creates, r.reads, r.lists, r.writes, r.leases, r.watches, r.deletes} {
+	steps := map[string]func(context.Context) error{
+		"creates": r.creates, "reads": r.reads, "lists": r.lists, "writes": r.writes, "leases": r.leases, "watches": r.watches, "deletes": r.deletes,
+	}
+	for name := range strings.SplitSeq(r.options.steps, ",") {
+		step, known := steps[name]
+		if !known {
+			return fmt.Errorf("no step is called %q", name)
+		}
 		if err := step(ctx); err != nil {
 			return err
 		}

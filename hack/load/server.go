@@ -111,7 +111,7 @@ func (s *server) startOurs(o options, begin *time.Time) error {
 		return err
 	}
 	kubeconfig := filepath.Join(data, "kubeconfig")
-	for range 500 {
+	for range 3000 {
 		if config, err := clientcmd.BuildConfigFromFlags("", kubeconfig); err == nil {
 			s.config = config
 			return nil
@@ -167,10 +167,14 @@ func (s *server) lastWords() string {
 	return words.String()
 }
 
+// stop asks its processes to end, and after a while makes them.
 func (s *server) stop() {
 	for i := len(s.processes) - 1; i >= 0; i-- {
-		_ = s.processes[i].Process.Kill()
-		_ = s.processes[i].Wait()
+		process := s.processes[i]
+		_ = process.Process.Signal(syscall.SIGTERM)
+		insist := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
+		_ = process.Wait()
+		insist.Stop()
 	}
 	_ = os.RemoveAll(s.folder)
 }
