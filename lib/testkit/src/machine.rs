@@ -17,6 +17,7 @@ pub const OWN_FOLDERS: &[&str] = &[
     "/var/lib/kubelet",
     "/run/containerd",
     "/run/netns",
+    "/run/pintle",
     "/var/log/pods",
     "/var/log/containers",
     "/var/lib/cni",
