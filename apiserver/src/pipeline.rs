@@ -172,10 +172,16 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
     }
     if call.info.verb == "watch" && call.info.subresource.is_empty() && call.resource.cache.is_some() {
         let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
-        return Ok(with_warnings(&warnings, engine::watch::watch(call).await?));
+        let (state, accepted) = (call.state.clone(), call.accepted);
+        let watched = engine::watch::watch(call).await;
+        return Ok(with_warnings(&warnings, watched.unwrap_or_else(|error| failure(&state, &error, accepted))));
     }
     let response = match dispatch(&call, body).await {
         Ok(response) => response,
+        // No route takes such a patch: nobody comes to warn.
+        Err(ApiError::Other(status)) if call.info.verb == "patch" && status.code == 415 => {
+            return Err(ApiError::Other(status));
+        }
         Err(error) => failure(&call.state, &error, call.accepted),
     };
     Ok(with_warnings(&call.warnings, response))

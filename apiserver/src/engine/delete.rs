@@ -22,6 +22,9 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Keeps the owner until its dependents have been released.
 const ORPHAN: &str = "orphan";
 
+/// What is deleted in two steps, by controllers; conflicts name the resource there, the kind elsewhere.
+const FINISHED_BY_OTHERS: [&str; 2] = ["namespaces", "customresourcedefinitions"];
+
 /// What happens to dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
@@ -196,7 +199,11 @@ async fn remove(call: &Call, current: &Current, options: &DeleteOptions) -> Resu
 }
 
 fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
-    let conflict = |message: String| Err(ApiError::conflict(&call.resource.group_kind(), &call.info.name, message));
+    let named = match FINISHED_BY_OTHERS.contains(&call.resource.name.as_str()) {
+        true => call.group_resource(),
+        false => call.resource.group_kind(),
+    };
+    let conflict = |message: String| Err(ApiError::conflict(&named, &call.info.name, message));
     let (uid, version) = (meta::text(object, "uid"), meta::text(object, "resourceVersion"));
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return conflict(format!(

@@ -66,8 +66,13 @@ impl Selection {
     }
 }
 
+/// Kinds whose selectable fields upstream tells in its own words.
+const OWN_WORDS: [&str; 3] = ["Job", "ReplicaSet", "ResourceSlice"];
+
 fn unknown_field(name: &str, resource: &Resource) -> ApiError {
-    let message = if resource.rules.fields.is_empty() && resource.rules.field_aliases.is_empty() {
+    let message = if OWN_WORDS.contains(&resource.kind.as_str()) {
+        format!("field label \"{name}\" not supported for {}", resource.kind)
+    } else if resource.rules.fields.is_empty() && resource.rules.field_aliases.is_empty() {
         format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
         format!("field label not supported: {name}")

@@ -212,14 +212,20 @@ fn validate_owners(metadata: &Value, path: &Path) -> ErrorList {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
                     other,
-                    text("name")
+                    reference(owner)
                 );
                 errors.invalid(path, metadata["ownerReferences"].clone(), detail);
             }
-            controller = Some(text("name").to_owned());
+            controller = Some(reference(owner));
         }
     }
     errors
+}
+
+/// `Pod/name`
+fn reference(owner: &Value) -> String {
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    format!("{}/{}", text("kind"), text("name"))
 }
 
 /// The usual rule of names.

@@ -17,6 +17,7 @@ use crate::cache::entry::Entry;
 use crate::cache::snapshot::Snapshot;
 use crate::codec;
 use crate::http::negotiate::{Encoding, Form};
+use crate::resource::Resource;
 
 /// One object by name.
 pub async fn get(call: &Call) -> Answer {
@@ -36,17 +37,20 @@ pub fn cache(call: &Call) -> Result<&Arc<Cache>, ApiError> {
 
 /// Waits until the caches have reached a revision that the client saw.
 pub async fn reach(call: &Call, revision: Revision) -> Result<Revision, ApiError> {
-    call.state.caches.wait_for(revision).await.ok_or_else(|| too_large(revision, call.state.caches.revision()))
+    let reached = call.state.caches.wait_for(revision).await;
+    reached.ok_or_else(|| too_large(&call.resource, revision, call.state.caches.revision()))
 }
 
-fn too_large(revision: Revision, current: Revision) -> ApiError {
+fn too_large(resource: &Resource, revision: Revision, current: Revision) -> ApiError {
     let message = format!("Timeout: Too large resource version: {revision}, current: {current}");
     let cause = Cause {
         reason: "ResourceVersionTooLarge".into(),
         message: "Too large resource version".into(),
         field: String::new(),
     };
-    let details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
+    // Upstream reads events from the store, which doesn't wait to see whether the version comes.
+    let retry_after_seconds = u32::from(resource.name != "events");
+    let details = Details { causes: vec![cause], retry_after_seconds, ..Details::default() };
     ApiError::Other(Box::new(Status::failure(504, "Timeout", message).with_details(details)))
 }
 

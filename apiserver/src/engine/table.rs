@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::present::partial_metadata;
+use crate::codec;
 use crate::http::query::Query;
 use crate::registry::{Column, Rules};
 
@@ -58,7 +59,7 @@ const DEFAULT_COLUMNS: [Column; 2] = [
 /// A Table of objects (stored form); later events of a watch have no column definitions.
 pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1: bool, headings: bool) -> Value {
     let rules = call.resource.rules;
-    let rows: Vec<Value> = objects.iter().map(|object| row(object, rules, call.now, include, v1)).collect();
+    let rows: Vec<Value> = objects.iter().map(|object| row(call, object, include, v1)).collect();
     let columns = if rules.columns.is_empty() { &DEFAULT_COLUMNS[..] } else { rules.columns };
     let definition = |column: &Column| {
         json!({"name": column.name, "type": column.ty, "format": column.format,
@@ -82,12 +83,16 @@ pub fn cells(object: &Value, rules: &Rules, now: jiff::Timestamp) -> Vec<Value> 
     }
 }
 
-fn row(object: &Value, rules: &Rules, now: jiff::Timestamp, include: Include, v1: bool) -> Value {
-    let mut row = json!({"cells": cells(object, rules, now)});
+fn row(call: &Call, object: &Value, include: Include, v1: bool) -> Value {
+    let mut row = json!({"cells": cells(object, call.resource.rules, call.now)});
     match include {
         Include::None => row["object"] = Value::Null,
         Include::Metadata => row["object"] = partial_metadata(object, v1),
-        Include::Object => row["object"] = object.clone(),
+        Include::Object => {
+            let mut served = object.clone();
+            codec::to_served(call, &mut served);
+            row["object"] = served;
+        }
     }
     row
 }

@@ -49,10 +49,8 @@ fn check(binding: &Value) -> Result<(), ApiError> {
     }
     match errors.is_empty() {
         true => Ok(()),
-        false => {
-            let kind = pintle_machinery::status::GroupResource::new("", "Binding");
-            Err(ApiError::invalid(&kind, meta::text(binding, "name"), errors))
-        }
+        // Upstream doesn't say that it is the client's fault.
+        false => Err(ApiError::Other(Box::new(Status::failure(500, "", errors.to_string())))),
     }
 }
 

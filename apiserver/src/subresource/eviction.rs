@@ -13,6 +13,8 @@ use crate::internal::{self, Address};
 
 /// More pods are not remembered in a budget's status.
 const MOST_DISRUPTED: usize = 2000;
+/// Seconds after which to ask again about a budget that its controller has not seen yet.
+const UNKNOWING_RETRY: u32 = 10;
 
 /// POST of an Eviction.
 pub async fn evict(call: &Call, body: &[u8]) -> Answer {
@@ -81,7 +83,7 @@ async fn check_budgets(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Ap
         .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
         .collect();
     let budgets = internal::list(&call.state, "policy", "poddisruptionbudgets", &call.info.namespace);
-    let matching: Vec<Value> = budgets
+    let matching: Vec<_> = budgets
         .into_iter()
         .filter(|budget| {
             label::Selector::from_object(budget["spec"].get("selector")).is_ok_and(|selector| selector.matches(&labels))
@@ -133,19 +135,20 @@ async fn spend(call: &Call, pod: &Value, budget: &Value, dry_run: bool) -> Resul
 fn allowed(budget: &Value, name: &str) -> Result<(), ApiError> {
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
-    let refuse = |cause: Cause| {
+    let refuse = |cause: Cause, retry_after_seconds: u32| {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let details = Details { causes: vec![cause], ..Details::default() };
+        let details = Details { causes: vec![cause], retry_after_seconds, ..Details::default() };
         Err(ApiError::Other(Box::new(Status::failure(429, "TooManyRequests", message).with_details(details))))
     };
     let cause = |message: String| Cause { reason: "DisruptionBudget".into(), message, field: String::new() };
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
-        return refuse(cause(format!("The disruption budget {name} is still being processed by the server.")));
+        let cause = cause(format!("The disruption budget {name} is still being processed by the server."));
+        return refuse(cause, UNKNOWING_RETRY);
     }
     if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
-        return refuse(cause(format!(
-            "DisruptedPods map too big - too many evictions not confirmed by PDB controller ({name})"
-        )));
+        let message =
+            format!("DisruptedPods map too big - too many evictions not confirmed by PDB controller ({name})");
+        return refuse(cause(message), 0);
     }
     if number("disruptionsAllowed") <= 0 {
         let message = format!(
@@ -153,7 +156,7 @@ fn allowed(budget: &Value, name: &str) -> Result<(), ApiError> {
             number("desiredHealthy"),
             number("currentHealthy")
         );
-        return refuse(cause(message));
+        return refuse(cause(message), 0);
     }
     Ok(())
 }
