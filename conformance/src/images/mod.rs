@@ -1,13 +1,14 @@
 //! `pintle conformance images`: the tests' images, built without a registry and loaded into nodes.
 //!
 //! - [`catalog`]: the images, as a table;
-//! - `sources`: where their content comes from;
+//! - `sources`: where their content comes from, and `runner`: the programs that make it;
 //! - `content`: what each layer holds;
 //! - [`registry`]: the images as a registry, for what is pulled whatever is there.
 
 pub mod catalog;
 mod content;
 pub mod registry;
+mod runner;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use pintle_cri::containerd::Programs;
 use tokio_util::sync::CancellationToken;
 
 use catalog::{IMAGES, Part, Row};
+use runner::Runner;
 use sources::Sources;
 
 /// Registry that the names belong to.
@@ -47,18 +49,20 @@ pub struct Args {
 
 /// Runs until done, or until `shutdown`.
 pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let work = tokio::task::spawn_blocking(move || make(&args));
+    let runner = Runner::default();
+    let builder = runner.clone();
+    let mut work = tokio::task::spawn_blocking(move || make(&args, &builder));
     tokio::select! {
-        done = work => done?,
+        done = &mut work => done?,
         () = shutdown.cancelled() => {
-            // What it has begun is begun again the next time; a process can't be left while a thread works.
-            eprintln!("interrupted");
-            std::process::exit(130)
+            // What it has begun is begun again the next time.
+            runner.stop();
+            work.await?
         }
     }
 }
 
-fn make(args: &Args) -> anyhow::Result<()> {
+fn make(args: &Args, runner: &Runner) -> anyhow::Result<()> {
     let begin = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", begin.elapsed().as_secs_f64());
     let out = std::path::absolute(&args.out)?;
@@ -68,8 +72,9 @@ fn make(args: &Args) -> anyhow::Result<()> {
         std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
         let module = std::path::absolute(&args.module)?;
         anyhow::ensure!(module.join("build").exists(), "{} is not conformance/upstream", module.display());
-        let sources = Sources::make(&module, &work, &say)?;
-        write(&sources, &layout)?;
+        let sources = Sources::make(&module, &work, &say, runner)?;
+        write(&sources, &layout, runner)?;
+        runner.check()?;
         say(&format!("{} images in {}", IMAGES.len(), layout.display()));
         let archive = out.join("all.tar");
         archive::pack(&layout, std::io::BufWriter::new(std::fs::File::create(&archive)?))?;
@@ -84,7 +89,7 @@ fn make(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Writes the layout anew, in the place of one that is there.
-fn write(sources: &Sources, layout: &Path) -> anyhow::Result<()> {
+fn write(sources: &Sources, layout: &Path, runner: &Runner) -> anyhow::Result<()> {
     let fresh = layout.with_extension("new");
     if fresh.exists() {
         std::fs::remove_dir_all(&fresh)?;
@@ -92,6 +97,7 @@ fn write(sources: &Sources, layout: &Path) -> anyhow::Result<()> {
     let mut writing = Layout::create(&fresh)?;
     let mut layers: BTreeMap<Part, Blob> = BTreeMap::new();
     for row in IMAGES {
+        runner.check()?;
         let mut below = Vec::new();
         for part in row.parts {
             let layer = match layers.get(part) {

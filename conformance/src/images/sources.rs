@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use super::runner::Runner;
+
 /// Programs built from Go modules.
 const GO_PROGRAMS: &[&str] = &["agnhost", "etcd", "nnp", "sample-apiserver"];
 /// Packages with the programs that tests call.
@@ -39,10 +41,10 @@ pub struct Sources {
 
 impl Sources {
     /// Makes what is not there yet below `work`; `module` is the folder conformance/upstream.
-    pub fn make(module: &Path, work: &Path, say: &dyn Fn(&str)) -> anyhow::Result<Self> {
+    pub fn make(module: &Path, work: &Path, say: &dyn Fn(&str), runner: &Runner) -> anyhow::Result<Self> {
         say("programs from Go modules");
         let programs = work.join("programs");
-        run(Command::new(module.join("build")).arg(&programs).args(GO_PROGRAMS))?;
+        runner.run(Command::new(module.join("build")).arg(&programs).args(GO_PROGRAMS))?;
         let list = Command::new("go")
             .args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"])
             .current_dir(module)
@@ -51,29 +53,29 @@ impl Sources {
         let kubernetes = PathBuf::from(String::from_utf8(list.stdout)?.trim());
         anyhow::ensure!(kubernetes.is_dir(), "the Go module k8s.io/kubernetes is not there");
         say("busybox");
-        let busybox = busybox(work)?;
+        let busybox = busybox(work, runner)?;
         say("programs of Debian");
-        let packages = packages(&work.join("packages"))?;
+        let packages = packages(&work.join("packages"), runner)?;
         Ok(Self { programs, kubernetes, busybox, packages })
     }
 }
 
 /// busybox, compiled once.
-fn busybox(work: &Path) -> anyhow::Result<PathBuf> {
+fn busybox(work: &Path, runner: &Runner) -> anyhow::Result<PathBuf> {
     let binary = work.join(format!("busybox-{BUSYBOX_VERSION}-static"));
     if binary.exists() {
         return Ok(binary);
     }
     let folder = work.join("busybox");
-    let archive = busybox_source(&folder)?;
-    run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&folder))?;
+    let archive = busybox_source(&folder, runner)?;
+    runner.run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&folder))?;
     let source = folder.join(format!("busybox-{BUSYBOX_VERSION}"));
-    let make = |arguments: &[&str]| run(Command::new("make").args(arguments).current_dir(&source));
+    let make = |arguments: &[&str]| runner.run(Command::new("make").args(arguments).current_dir(&source));
     make(&["defconfig"])?;
     let config = source.join(".config");
     std::fs::write(&config, configured(&std::fs::read_to_string(&config)?))?;
     // Options that depend on the changed ones take their defaults.
-    run(Command::new("sh").args(["-c", "yes '' | make oldconfig"]).current_dir(&source))?;
+    runner.run(Command::new("sh").args(["-c", "yes '' | make oldconfig"]).current_dir(&source))?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     make(&["-j", &jobs.to_string(), "busybox"])?;
     std::fs::copy(source.join("busybox"), &binary)?;
@@ -82,7 +84,7 @@ fn busybox(work: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Fetches busybox's source as Debian's archive has it, by an apt with lists of its own: the system's stay as they are.
-fn busybox_source(folder: &Path) -> anyhow::Result<PathBuf> {
+fn busybox_source(folder: &Path, runner: &Runner) -> anyhow::Result<PathBuf> {
     for part in ["lists/partial", "parts", "cache"] {
         std::fs::create_dir_all(folder.join(part))?;
     }
@@ -109,7 +111,7 @@ fn busybox_source(folder: &Path) -> anyhow::Result<PathBuf> {
         ] {
             command.arg("-o").arg(format!("{option}={}", value.display()));
         }
-        run(command.args(arguments))
+        runner.run(command.args(arguments))
     };
     apt(&["update"])?;
     apt(&["source", "--download-only", "busybox"])?;
@@ -131,7 +133,7 @@ fn configured(config: &str) -> String {
 }
 
 /// Downloads the packages that this machine does not have, with what they need, and unpacks them below `folder`.
-fn packages(folder: &Path) -> anyhow::Result<PathBuf> {
+fn packages(folder: &Path, runner: &Runner) -> anyhow::Result<PathBuf> {
     let root = folder.join("root");
     if root.exists() {
         return Ok(root);
@@ -141,30 +143,17 @@ fn packages(folder: &Path) -> anyhow::Result<PathBuf> {
     let mut command = Command::new("apt-get");
     command.args(["-qq", "install", "--download-only", "--no-install-recommends", "--yes"]);
     command.arg("-o").arg(format!("Dir::Cache::archives={}", archives.display())).args(PACKAGES);
-    run(&mut command).context("downloading packages (is `apt-get update` due?)")?;
+    runner.run(&mut command).context("downloading packages (is `apt-get update` due?)")?;
     let unpacked = folder.join("root.new");
     for entry in std::fs::read_dir(&archives)? {
         let path = entry?.path();
         if path.extension() == Some(OsStr::new("deb")) {
-            run(Command::new("dpkg-deb").arg("--extract").arg(path).arg(&unpacked))?;
+            runner.run(Command::new("dpkg-deb").arg("--extract").arg(path).arg(&unpacked))?;
         }
     }
     std::fs::create_dir_all(&unpacked)?;
     std::fs::rename(&unpacked, &root)?;
     Ok(root)
-}
-
-/// Runs a command to its end; what it wrote is part of the error.
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("running {name}"))?;
-    let mut told = String::from_utf8_lossy(&output.stderr).into_owned();
-    if told.len() > 2000 {
-        let cut = told.char_indices().rev().map(|(at, _)| at).find(|at| told.len() - at >= 2000).unwrap_or(0);
-        told.replace_range(..cut, "…");
-    }
-    anyhow::ensure!(output.status.success(), "{name}: {}: {}", output.status, told.trim());
-    Ok(())
 }
 
 #[cfg(test)]

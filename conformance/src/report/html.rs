@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
 pub fn page(summary: &Summary<'_>, known: &KnownFailures) -> String {
-    let title = format!("{} of {} passed", summary.all.passed, summary.all.total() + summary.missing.len());
+    let title = summary.title();
     let mut body = head(summary, &title);
     body += &sigs(summary);
     if !summary.failures.is_empty() {
@@ -179,13 +179,7 @@ fn failure(summary: &Summary<'_>, test: &TestResult, known: &KnownFailures) -> S
 
 fn differences(changes: &Changes<'_>) -> String {
     let mut text = String::new();
-    let lists = [
-        ("Broken", &changes.broken),
-        ("Fixed", &changes.fixed),
-        ("Only in this run", &changes.added),
-        ("Only in the earlier run", &changes.removed),
-    ];
-    for (title, tests) in lists.into_iter().filter(|(_, tests)| !tests.is_empty()) {
+    for (title, tests) in changes.lists() {
         let items: String = tests.iter().map(|test| format!("<li>{}</li>\n", escape(test))).collect();
         let open = if title == "Broken" { " open" } else { "" };
         let _ = writeln!(

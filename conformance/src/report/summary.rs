@@ -60,6 +60,19 @@ pub struct Changes<'a> {
     pub slower: Vec<(&'a str, f64, f64)>,
 }
 
+impl<'a> Changes<'a> {
+    /// The lists of names that have any, with their titles.
+    pub fn lists(&self) -> impl Iterator<Item = (&'static str, &[&'a str])> {
+        let lists = [
+            ("Broken", &self.broken),
+            ("Fixed", &self.fixed),
+            ("Only in this run", &self.added),
+            ("Only in the earlier run", &self.removed),
+        ];
+        lists.into_iter().filter(|(_, tests)| !tests.is_empty()).map(|(title, tests)| (title, tests.as_slice()))
+    }
+}
+
 /// A run, summed up.
 #[derive(Debug)]
 pub struct Summary<'a> {
@@ -109,6 +122,11 @@ impl<'a> Summary<'a> {
         summary.slowest.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         summary.slowest.truncate(SLOWEST);
         summary
+    }
+
+    /// `3 of 4 passed`; tests without a result count too.
+    pub fn title(&self) -> String {
+        format!("{} of {} passed", self.all.passed, self.all.total() + self.missing.len())
     }
 
     /// The version that the server gave last.

@@ -139,7 +139,7 @@ mod tests {
         let report: SpecReport = serde_json::from_str(
             r#"{"ContainerHierarchyTexts":["[sig-apps] Job",""],"LeafNodeType":"It","LeafNodeText":"works","State":"failed",
             "StartTime":"2026-11-30T09:33:24.46Z","RunTime":1500000000,"AdditionalFailures":null,
-            "Failure":{"Message":"no","Location":{"FileName":"/root/mod/k8s.io/kubernetes@v1.37.2/test/e2e/apps/job.go","LineNumber":7}}}"#,
+            "Failure":{"Message":"no","Location":{"FileName":"/mod/k8s.io/kubernetes@v1.37.2/test/e2e/apps/job.go","LineNumber":7}}}"#,
         )
         .unwrap();
         assert_eq!((report.name().as_str(), report.is_test()), ("[sig-apps] Job works", true));
