@@ -77,18 +77,17 @@ impl Namespace {
     /// If the namespace can't be entered or the address is taken.
     pub async fn listen(&self, address: std::net::SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
         let path = self.path.clone();
-        // A namespace is entered by a thread of its own, which then ends; the socket stays in it.
-        let opened = std::thread::spawn(move || {
-            if let Some(path) = path {
-                let file = std::fs::File::open(path)?;
-                nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET)?;
-            }
+        // The socket stays in the namespace of the thread that opened it.
+        let open = move || {
             let listener = std::net::TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
             Ok::<_, std::io::Error>(listener)
-        });
-        let joined = tokio::task::spawn_blocking(move || opened.join()).await.map_err(std::io::Error::other)?;
-        let listener = joined.map_err(|_| std::io::Error::other("the thread that opens the socket failed"))??;
+        };
+        let opened = move || match path {
+            Some(path) => pintle_host::netns::within(&path, open)?,
+            None => open(),
+        };
+        let listener = tokio::task::spawn_blocking(opened).await.map_err(std::io::Error::other)??;
         tokio::net::TcpListener::from_std(listener)
     }
 }

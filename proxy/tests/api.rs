@@ -69,15 +69,14 @@ async fn until(space: &netns::Namespace, what: &str, done: impl Fn(&str) -> bool
 
 /// The status line that a port of the namespace answers with.
 fn health(path: PathBuf, port: u16) -> String {
-    let ask = move || -> std::io::Result<String> {
-        nix::sched::setns(std::fs::File::open(path)?, nix::sched::CloneFlags::CLONE_NEWNET)?;
+    let ask = || -> std::io::Result<String> {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text.lines().next().unwrap_or_default().to_owned())
     };
-    std::thread::spawn(ask).join().expect("no panic").unwrap_or_else(|e| e.to_string())
+    pintle_host::netns::within(&path, ask).flatten().unwrap_or_else(|e| e.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,8 +81,7 @@ impl Lab {
     ) -> std::thread::JoinHandle<T> {
         let path = self.path(role);
         std::thread::spawn(move || {
-            let file = std::fs::File::open(path).expect("namespace");
-            nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).expect("setns");
+            pintle_host::netns::enter(&path).expect("namespace");
             act()
         })
     }

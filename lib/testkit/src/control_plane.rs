@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pintle_host::pki::{self, Authority, Subject};
+use pintle_host::upstream::{self, Arguments};
 
 use crate::lab::{API_PORT, CLUSTER_CIDR, Kind, SERVICE_CIDR, SERVICE_IP, Spec};
 use crate::machine::{Daemon, Machine};
@@ -12,6 +13,8 @@ use crate::wait;
 
 /// Issuer of service account tokens.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// Where etcd listens for clients; the next one is for other members.
+const ETCD_PORT: u16 = 2379;
 
 /// A control plane whose processes are started.
 pub struct ControlPlane {
@@ -110,34 +113,11 @@ impl Files<'_> {
     }
 }
 
-/// Arguments `--name=value`.
-#[derive(Default)]
-struct Arguments(Vec<OsString>);
-
-impl Arguments {
-    fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
-        let mut argument = OsString::from(format!("--{name}="));
-        argument.push(value);
-        self.0.push(argument);
-        self
-    }
+fn etcd(data: &Path) -> Arguments {
+    upstream::etcd(data, ETCD_PORT, ETCD_PORT + 1).with("quota-backend-bytes", "4294967296")
 }
 
-fn etcd(data: &Path) -> Vec<OsString> {
-    let (client, peer) = ("http://127.0.0.1:2379", "http://127.0.0.1:2380");
-    Arguments::default()
-        .with("data-dir", data)
-        .with("unsafe-no-fsync", "true")
-        .with("listen-client-urls", client)
-        .with("advertise-client-urls", client)
-        .with("listen-peer-urls", peer)
-        .with("initial-advertise-peer-urls", peer)
-        .with("initial-cluster", format!("default={peer}"))
-        .with("quota-backend-bytes", "4294967296")
-        .0
-}
-
-fn apiserver(files: &Files, machine: &Machine) -> anyhow::Result<Vec<OsString>> {
+fn apiserver(files: &Files, machine: &Machine) -> anyhow::Result<Arguments> {
     let front = Authority::ensure(files.pki, "front", "lab-front-proxy-ca")?;
     front.ensure_pair(files.pki, "front-client", &Subject::client("front-proxy-client", &[]))?;
     let kubelet = Subject::client("kube-apiserver-kubelet-client", &["system:masters"]);
@@ -147,17 +127,20 @@ fn apiserver(files: &Files, machine: &Machine) -> anyhow::Result<Vec<OsString>> 
     let ips = [SERVICE_IP.into(), machine.ip().into(), [127, 0, 0, 1].into()];
     files.authority.ensure_pair(files.pki, "apiserver", &Subject::server("kube-apiserver", &[], &names, &ips)?)?;
     let signing = pki::ensure_signing_key(files.pki)?;
-    Ok(Arguments::default()
+    let server = upstream::Apiserver {
+        port: API_PORT,
+        etcd_port: ETCD_PORT,
+        service_cidr: SERVICE_CIDR,
+        issuer: ISSUER,
+        signing_key: &signing,
+        public_key: &pki::public_key(&signing)?,
+    };
+    Ok(server
+        .arguments()
         .with("advertise-address", machine.ip().to_string())
-        .with("secure-port", API_PORT.to_string())
-        .with("etcd-servers", "http://127.0.0.1:2379")
-        .with("service-cluster-ip-range", SERVICE_CIDR)
         .with("client-ca-file", files.path("ca.crt"))
         .with("tls-cert-file", files.path("apiserver.crt"))
         .with("tls-private-key-file", files.path("apiserver.key"))
-        .with("service-account-key-file", pki::public_key(&signing)?)
-        .with("service-account-signing-key-file", &signing)
-        .with("service-account-issuer", ISSUER)
         .with("service-account-jwks-uri", format!("{ISSUER}/openid/v1/jwks"))
         .with("kubelet-client-certificate", files.path("kubelet-client.crt"))
         .with("kubelet-client-key", files.path("kubelet-client.key"))
@@ -174,12 +157,10 @@ fn apiserver(files: &Files, machine: &Machine) -> anyhow::Result<Vec<OsString>> 
         .with("enable-aggregator-routing", "true")
         .with("enable-bootstrap-token-auth", "true")
         .with("authorization-mode", "Node,RBAC")
-        .with("enable-admission-plugins", "NodeRestriction")
-        .with("allow-privileged", "true")
-        .0)
+        .with("enable-admission-plugins", "NodeRestriction"))
 }
 
-fn controller_manager(files: &Files) -> anyhow::Result<Vec<OsString>> {
+fn controller_manager(files: &Files) -> anyhow::Result<Arguments> {
     let config = files.kubeconfig("controller-manager", "system:kube-controller-manager", &[])?;
     Ok(component(Arguments::default(), &config)
         .with("client-ca-file", files.path("ca.crt"))
@@ -192,12 +173,11 @@ fn controller_manager(files: &Files) -> anyhow::Result<Vec<OsString>> {
         .with("allocate-node-cidrs", "true")
         .with("cluster-cidr", CLUSTER_CIDR)
         .with("service-cluster-ip-range", SERVICE_CIDR)
-        .with("controllers", "*,bootstrapsigner,tokencleaner")
-        .0)
+        .with("controllers", "*,bootstrapsigner,tokencleaner"))
 }
 
-fn scheduler(files: &Files) -> anyhow::Result<Vec<OsString>> {
-    Ok(component(Arguments::default(), &files.kubeconfig("scheduler", "system:kube-scheduler", &[])?).0)
+fn scheduler(files: &Files) -> anyhow::Result<Arguments> {
+    Ok(component(Arguments::default(), &files.kubeconfig("scheduler", "system:kube-scheduler", &[])?))
 }
 
 fn component(arguments: Arguments, kubeconfig: &Path) -> Arguments {

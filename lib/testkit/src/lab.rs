@@ -158,11 +158,6 @@ impl Lab {
         self.network.namespace("cp")
     }
 
-    /// The machines, the control plane's first.
-    pub fn machines(&self) -> &[Machine] {
-        &self.machines
-    }
-
     /// Runs something with a client in the control plane's network namespace.
     pub async fn with_client<T, F>(&self, work: impl FnOnce(Client) -> F + Send + 'static) -> anyhow::Result<T>
     where

@@ -68,7 +68,7 @@ impl Machine {
         let ready = own.join("ready");
         let _ = std::fs::remove_file(&ready);
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net={}", crate::network::path(&network.namespace(name)).display()));
+        command.arg(format!("--net={}", pintle_host::netns::file(&network.namespace(name)).display()));
         command.args(["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["--propagation", "private", "sh"]).arg(&script).arg(format!("lab-{name}")).arg(&own);
         command.args(OWN_FOLDERS);

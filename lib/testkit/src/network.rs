@@ -2,13 +2,10 @@
 //! one end on that bridge. There is no way out.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pintle_host::netns;
 use pintle_host::process::run;
-
-/// Where named network namespaces are.
-const NAMESPACES: &str = "/run/netns";
 
 /// The network of one lab.
 #[derive(Clone, Debug)]
@@ -70,7 +67,7 @@ impl Network {
             }
             for name in names {
                 let removed = run("ip", &["netns", "del", &name]).await;
-                if path(&name).exists() {
+                if netns::file(&name).exists() {
                     removed?;
                 }
             }
@@ -78,14 +75,9 @@ impl Network {
     }
 }
 
-/// The file of a namespace.
-pub fn path(namespace: &str) -> PathBuf {
-    Path::new(NAMESPACES).join(namespace)
-}
-
 /// Names of the network namespaces that begin so.
 pub fn namespaces(prefix: &str) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(netns::NAMED) else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -99,10 +91,10 @@ where
     F: Future<Output = anyhow::Result<T>>,
     T: Send + 'static,
 {
-    let file = std::fs::File::open(path(namespace)).with_context(|| format!("network namespace {namespace}"))?;
+    let file = netns::file(namespace);
     let (done, outcome) = tokio::sync::oneshot::channel();
     let enter = move || {
-        nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
+        netns::enter(&file)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work())
     };
