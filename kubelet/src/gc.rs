@@ -72,10 +72,12 @@ pub async fn prune(cri: &Client, pod: &RuntimePod) {
 /// Removes unused images for ever, whenever the disk is too full.
 pub async fn collect_images(shared: &Shared) {
     let mut first_seen: HashMap<String, Instant> = HashMap::new();
+    let success = shared.config.telemetry.success("image-garbage-collection");
     loop {
         tokio::time::sleep(IMAGE_PERIOD).await;
-        if let Err(error) = collect_once(shared, &mut first_seen).await {
-            tracing::warn!(%error, "image garbage collection failed");
+        match collect_once(shared, &mut first_seen).await {
+            Ok(()) => success.now(),
+            Err(error) => tracing::warn!(%error, "image garbage collection failed"),
         }
     }
 }

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
 use pintle_client::cache::Cache;
-use pintle_serving::telemetry::Telemetry;
+use pintle_serving::telemetry::{Beat, Telemetry};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -108,11 +108,12 @@ pub async fn run_with(
     let (pod_cidrs, known) = watch::channel(Vec::new());
     let kubelet = kubelet_config(paths, args, &network, &runtime.endpoint, &identity, pod_cidrs)?;
     let client = clients.kubelet.clone();
+    let routes = kubelet.telemetry.success("pod-routes");
     parts.spawn(forever("kubelet", shutdown.clone(), {
         let shutdown = shutdown.clone();
         move || pintle_kubelet::run(kubelet.clone(), client.clone(), shutdown.clone())
     }));
-    parts.spawn(pod_network(paths.clone(), name(args), known, clients.proxy.clone(), shutdown.clone()));
+    parts.spawn(pod_network(paths.clone(), name(args), known, clients.proxy.clone(), routes, shutdown.clone()));
     let telemetry = Telemetry::with_process();
     telemetry::PROXY.try_serve(&telemetry, &clients.proxy, None, &shutdown).await;
     let proxy = pintle_proxy::Config {
@@ -182,6 +183,7 @@ async fn pod_network(
     own: String,
     mut known: watch::Receiver<Vec<String>>,
     client: Client,
+    success: Beat,
     shutdown: CancellationToken,
 ) {
     let nodes: Cache<NodeObject> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
@@ -193,6 +195,9 @@ async fn pod_network(
     }
     loop {
         let good = routes.bring(&routes::wanted(&nodes.list(), &own), routes::make).await;
+        if good {
+            success.now();
+        }
         tokio::select! {
             () = shutdown.cancelled() => return,
             changed = known.changed() => {

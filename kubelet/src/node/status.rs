@@ -232,6 +232,7 @@ fn verdicts(
 pub async fn keep(shared: &Shared) {
     let api: Api<Node> = Api::all(shared.client.clone());
     let mut written: Option<(NodeStatus, Instant)> = None;
+    let success = shared.config.telemetry.success("node-status");
     loop {
         let observation = observe(shared).await;
         let ready = observation.problems.is_empty();
@@ -242,6 +243,7 @@ pub async fn keep(shared: &Shared) {
         if due {
             match write(shared, &api, &observation).await {
                 Ok(status) => {
+                    success.now();
                     say_ready(shared, written.as_ref().map(|(s, _)| s), &status);
                     written = Some((status, Instant::now()));
                 }

@@ -54,6 +54,7 @@ impl Manager {
         refresh.reset();
         let mut known: HashMap<String, Vec<Mark>> = HashMap::new();
         let mut swept = false;
+        let success = self.shared.config.telemetry.success("runtime-relist");
         let events = tokio::spawn(self.clone().follow_events(shutdown.clone()));
         loop {
             tokio::select! {
@@ -64,6 +65,7 @@ impl Manager {
                 },
                 _ = relist.tick() => match observe::list(&self.shared.cri).await {
                     Ok(listing) => {
+                        success.now();
                         self.relisted(&mut known, listing);
                         self.grant_deferred();
                         if !std::mem::replace(&mut swept, true) {

@@ -1,18 +1,19 @@
 //! What a component tells about itself while it runs: whoever starts it hands this in and serves it.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::Mutex;
 
 use crate::{
     health::{Checks, Scope},
-    metrics::Registry,
+    metrics::{Kind, Registry},
 };
 
 /// Checks and metrics of one component. Clones share them.
@@ -22,12 +23,17 @@ pub struct Telemetry {
     pub checks: Checks,
     /// Its numbers.
     pub metrics: Registry,
+    /// What must go on happening, by name.
+    beats: Arc<Mutex<BTreeMap<String, Beat>>>,
 }
+
+/// When loops have succeeded last.
+const SUCCESS: &str = "pintle_loop_last_success_timestamp_seconds";
 
 impl Telemetry {
     /// One that reports the process, too.
     pub fn with_process() -> Self {
-        Self { checks: Checks::default(), metrics: Registry::with_process() }
+        Self { metrics: Registry::with_process(), ..Self::default() }
     }
 
     /// A check that fails until the returned switch is turned on.
@@ -43,11 +49,26 @@ impl Telemetry {
 
     /// A check that fails when the last beat is longer ago than `limit`; from now on, as long, it holds without one.
     pub fn beat(&self, name: &str, scope: Scope, limit: Duration) -> Beat {
-        let beat = Beat(Arc::new(Mutex::new(Instant::now())));
+        let beat = self.success(name);
         let shown = beat.clone();
         self.checks.add(name, scope, move || {
             let outcome = shown.within(limit);
             async { outcome }
+        });
+        beat
+    }
+
+    /// A number that tells when a loop has succeeded last, once it has.
+    pub fn success(&self, name: &str) -> Beat {
+        let beat = Beat(Arc::new(Mutex::new((Instant::now(), None))));
+        self.beats.lock().insert(name.to_owned(), beat.clone());
+        let beats = self.beats.clone();
+        self.metrics.collect(SUCCESS, move |text| {
+            text.family(SUCCESS, "When a loop has succeeded last, in seconds since 1970.", Kind::Gauge);
+            for (name, beat) in beats.lock().iter() {
+                let since = beat.0.lock().1.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+                since.into_iter().for_each(|since| text.sample(SUCCESS, &[("loop", name)], since.as_secs_f64()));
+            }
         });
         beat
     }
@@ -68,18 +89,18 @@ impl Switch {
     }
 }
 
-/// Something that must go on happening.
+/// Something that must go on happening: when it did last, or when it was to begin, and when it did by the clock.
 #[derive(Clone, Debug)]
-pub struct Beat(Arc<Mutex<Instant>>);
+pub struct Beat(Arc<Mutex<(Instant, Option<SystemTime>)>>);
 
 impl Beat {
     /// It happened just now.
     pub fn now(&self) {
-        *self.0.lock() = Instant::now();
+        *self.0.lock() = (Instant::now(), Some(SystemTime::now()));
     }
 
     fn within(&self, limit: Duration) -> Result<(), String> {
-        let ago = self.0.lock().elapsed();
+        let ago = self.0.lock().0.elapsed();
         if ago <= limit { Ok(()) } else { Err(format!("last success {} s ago", ago.as_secs())) }
     }
 }
@@ -103,8 +124,12 @@ mod tests {
         assert_eq!(code(&telemetry, "/livez").await, 200);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(code(&telemetry, "/livez").await, 500);
+        assert!(!telemetry.metrics.render().contains("{loop="));
         beat.now();
         assert_eq!(code(&telemetry, "/livez").await, 200);
+        telemetry.success("other").now();
+        let text = telemetry.metrics.render();
+        assert!(text.contains("{loop=\"loop\"} 1") && text.contains("{loop=\"other\"} 1"), "{text}");
         // A component that is started again is not ready before it has synced again.
         telemetry.switch("informer-sync", Scope::Ready);
         assert_eq!(code(&telemetry, "/readyz").await, 500);
