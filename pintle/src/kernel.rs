@@ -108,10 +108,16 @@ impl Settings {
     }
 
     fn list(&self, nodes: &[PathBuf]) -> anyhow::Result<()> {
+        let folder = self.nodes.parent().unwrap_or(Path::new("/"));
         let change = || match nodes {
-            [] => std::fs::remove_file(&self.nodes),
+            [] => {
+                std::fs::remove_file(&self.nodes)?;
+                // Lists of other namespaces may be in it.
+                let _ = std::fs::remove_dir(folder);
+                Ok(())
+            }
             _ => {
-                std::fs::create_dir_all(self.nodes.parent().unwrap_or(Path::new("/")))?;
+                std::fs::create_dir_all(folder)?;
                 std::fs::write(&self.nodes, serde_json::to_vec(nodes)?)
             }
         };
@@ -206,12 +212,12 @@ mod tests {
         let found = std::fs::read(&gone).unwrap();
         std::fs::write(&first, found).unwrap();
         std::fs::remove_file(&gone).unwrap();
-        assert_eq!(space.others(&first), [second.clone()]);
+        assert_eq!(space.others(&first), std::slice::from_ref(&second));
         space.put_back(&first).unwrap();
         assert_eq!(get(), ["1", "1"], "the second one needs them");
         assert!(space.others(&second).is_empty());
         space.put_back(&second).unwrap();
         assert_eq!(get(), ["0", "0"]);
-        assert!(!space.nodes.exists());
+        assert!(!dir.path().join("run").exists());
     }
 }
