@@ -184,6 +184,12 @@ impl ErrorList {
         self.0.extend(other.0);
     }
 
+    /// The same without those that say the same of the same field again.
+    pub fn once_each(self) -> Self {
+        let mut seen = HashSet::new();
+        self.into_iter().filter(|error| seen.insert(error.to_string())).collect()
+    }
+
     /// `Required value`.
     pub fn required(&mut self, path: &Path, detail: impl Into<String>) {
         self.push(FieldError::new(Fault::Required, path, Value::Null, detail));
@@ -321,5 +327,8 @@ mod tests {
             "Deployment.apps \"x\" is invalid: [spec.a: Required value, data[k]: Forbidden: no]"
         );
         assert_eq!(status.details.unwrap().causes.len(), 3);
+        let mut errors = ErrorList::new();
+        ["a", "b", "a"].iter().for_each(|field| errors.required(&Path::new(field), ""));
+        assert_eq!(errors.once_each().to_string(), "[a: Required value, b: Required value]");
     }
 }

@@ -1,7 +1,7 @@
 //! What an object has, what changed between two, merging one into another, taking fields out.
 
 use super::{
-    set::FieldSet,
+    set::{FieldSet, field_element},
     typed::{Parts, Shape},
 };
 use crate::Value;
@@ -61,35 +61,60 @@ pub(super) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
 }
 
 fn walk(shape: Shape<'_>, old: &Value, new: &Value, changes: &mut Changes) {
-    let before: BTreeMap<String, (&Value, Shape<'_>)> =
-        shape.children(old).into_iter().map(|(element, value, shape)| (element, (value, shape))).collect();
-    let mut left = before.clone();
-    for (element, value, shape) in shape.children(new) {
-        left.remove(&element);
-        let Some((old, _)) = before.get(&element) else {
-            let node = changes.added.node(element);
-            node.member = true;
-            all_below(shape, value, &mut node.children);
-            continue;
-        };
-        if *old == value {
-            continue;
+    let parts = shape.parts();
+    match (&parts, old, new) {
+        // Most of an object stays as it is: names become path elements only where something differs.
+        (Parts::Struct(_) | Parts::Map(_), Value::Object(old), Value::Object(new)) => {
+            for (name, value) in new {
+                let before = old.get(name);
+                if before == Some(value) {
+                    continue;
+                }
+                let Some(shape) = shape.named(&parts, name) else { continue };
+                differs(shape, field_element(name), before, Some(value), changes);
+            }
+            for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+                let Some(shape) = shape.named(&parts, name) else { continue };
+                differs(shape, field_element(name), Some(value), None, changes);
+            }
         }
-        let divides = shape.divides(value);
-        if divides || shape.divides(old) {
-            let mut below = Changes::default();
-            walk(shape, old, value, &mut below);
-            changes.added.node(element.clone()).children = below.added;
-            changes.modified.node(element.clone()).children = below.modified;
-            changes.removed.node(element).children = below.removed;
-        } else {
-            changes.modified.node(element).member = true;
+        _ => {
+            let before: BTreeMap<String, (&Value, Shape<'_>)> =
+                shape.children(old).into_iter().map(|(element, value, shape)| (element, (value, shape))).collect();
+            let mut left = before.clone();
+            for (element, value, shape) in shape.children(new) {
+                left.remove(&element);
+                let old = before.get(&element).map(|(old, _)| *old);
+                if old != Some(value) {
+                    differs(shape, element, old, Some(value), changes);
+                }
+            }
+            for (element, (value, shape)) in left {
+                differs(shape, element, Some(value), None, changes);
+            }
         }
     }
-    for (element, (value, shape)) in left {
-        let node = changes.removed.node(element);
+}
+
+/// Notes a part that only one of the objects has, or that differs.
+fn differs(shape: Shape<'_>, element: String, old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
+    let whole = |set: &mut FieldSet, value: &Value, element: String| {
+        let node = set.node(element);
         node.member = true;
         all_below(shape, value, &mut node.children);
+    };
+    match (old, new) {
+        (Some(old), Some(new)) if shape.divides(old) || shape.divides(new) => {
+            let mut below = Changes::default();
+            walk(shape, old, new, &mut below);
+            changes.added.put(&element, below.added);
+            changes.modified.put(&element, below.modified);
+            changes.removed.put(&element, below.removed);
+        }
+        (Some(_), Some(_)) => changes.modified.node(element).member = true,
+        (None, Some(new)) => whole(&mut changes.added, new, element),
+        (Some(old), None) => whole(&mut changes.removed, old, element),
+        (None, None) => {}
     }
 }
 

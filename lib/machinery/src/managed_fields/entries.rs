@@ -136,7 +136,7 @@ pub fn cap(entries: &mut Vec<Entry>) {
         let same = |entry: &&mut Entry| entry.manager == ANCIENT && entry.api_version == old.api_version;
         match entries.iter_mut().find(same) {
             Some(ancient) => {
-                ancient.fields = std::mem::take(&mut ancient.fields).union(&old.fields);
+                ancient.fields = std::mem::take(&mut ancient.fields).union(old.fields);
                 ancient.time = ancient.time.max(old.time);
             }
             None => entries.push(Entry { manager: ANCIENT.into(), subresource: String::new(), ..old }),

@@ -18,6 +18,7 @@ use crate::{
 };
 use compare::Changes;
 use jiff::Timestamp;
+use std::sync::LazyLock;
 use typed::Shape;
 
 /// Fields that the server keeps itself: nobody owns them.
@@ -34,6 +35,8 @@ const SYSTEM_FIELDS: [&str; 11] = [
     "metadata.managedFields",
     "metadata.resourceVersion",
 ];
+
+static SYSTEM: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&SYSTEM_FIELDS));
 
 /// Everything but the objects that a write's field ownership depends on.
 #[derive(Debug, Clone, Copy)]
@@ -78,9 +81,9 @@ pub fn update(write: &Write<'_>, old: &Value, new: &mut Value) {
         // Nobody kept track, or the entries were reset: that stays so until the first apply.
         return;
     }
-    let changes = compare::compare(shape, &without_entries(old), new).without(&write.ignored());
-    let mine = record(&mut entries, &changes, None);
-    let mine = mine.without(&FieldSet::of_fields(&SYSTEM_FIELDS));
+    // The old entries count as removed, and nobody owns those.
+    let changes = compare::compare(shape, old, new).without(&write.ignored());
+    let mine = record(&mut entries, changes, None).without(&SYSTEM);
     if !mine.is_empty() {
         own(write, &mut entries, mine);
     }
@@ -89,13 +92,13 @@ pub fn update(write: &Write<'_>, old: &Value, new: &mut Value) {
 }
 
 /// Takes from everybody else what was changed, and returns it.
-fn record(entries: &mut [Entry], changes: &Changes, except: Option<usize>) -> FieldSet {
-    let taken = changes.added.clone().union(&changes.modified);
+fn record(entries: &mut [Entry], changes: Changes, except: Option<usize>) -> FieldSet {
+    let taken = changes.added.union(changes.modified);
     for (index, entry) in entries.iter_mut().enumerate() {
         if Some(index) != except {
-            entry.fields = entry.fields.difference(&taken);
+            entry.fields.subtract(&taken);
         }
-        entry.fields = entry.fields.difference(&changes.removed);
+        entry.fields.subtract(&changes.removed);
     }
     taken
 }
@@ -109,7 +112,7 @@ fn own(write: &Write<'_>, entries: &mut Vec<Entry>, fields: FieldSet) {
     };
     match entries.iter_mut().find(same) {
         Some(entry) => {
-            entry.fields = std::mem::take(&mut entry.fields).union(&fields);
+            entry.fields = std::mem::take(&mut entry.fields).union(fields);
             entry.time = Some(write.now);
         }
         None => entries.push(Entry {
@@ -139,7 +142,7 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
     let mut entries = entries::of(live);
     let bare = without_entries(live);
     if entries.is_empty() && live.pointer("/metadata/uid").is_some() {
-        entries.push(before_first_apply(write, shape, &bare));
+        entries.extend(before_first_apply(write, shape, &bare));
     }
     let mut fields = compare::field_set(shape, config).without(&write.ignored());
     // What this endpoint does not write is nobody's for it; what becomes of the values is the kind's own decision.
@@ -153,7 +156,7 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
     let result = compare::prune(shape, &merged, &gone, &others);
 
     let changes = compare::compare(shape, &bare, &result).without(&write.ignored());
-    let taken = changes.added.clone().union(&changes.modified);
+    let taken = changes.added.clone().union(changes.modified.clone());
     let mut conflicts = Vec::new();
     for (index, entry) in entries.iter().enumerate().filter(|(index, _)| Some(*index) != found) {
         let conflict = entry.fields.intersection(&taken);
@@ -164,13 +167,14 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
     if !conflicts.is_empty() && !force {
         return Err(conflict_error(&entries, &conflicts));
     }
-    fields = fields.without(&FieldSet::of_fields(&SYSTEM_FIELDS));
+    fields = fields.without(&SYSTEM);
     if changes.is_empty() && found.is_some() && fields == last {
         return Ok(live.clone());
     }
-    record(&mut entries, &changes, found);
+    let idle = changes.is_empty();
+    record(&mut entries, changes, found);
     // An apply that changes nothing but who owns what has no time of its own.
-    let time = match changes.is_empty() {
+    let time = match idle {
         true => found.and_then(|index| entries[index].time),
         false => Some(write.now),
     };
@@ -214,21 +218,23 @@ fn check(write: &Write<'_>, config: &Value) -> Result<(), ApiError> {
 }
 
 /// Who owns what an object had before the first apply, when nobody kept track.
-fn before_first_apply(write: &Write<'_>, shape: Shape<'_>, live: &Value) -> Entry {
-    let fields = compare::field_set(shape, live).without(&FieldSet::of_fields(&SYSTEM_FIELDS));
-    Entry {
+fn before_first_apply(write: &Write<'_>, shape: Shape<'_>, live: &Value) -> Option<Entry> {
+    let nothing = zero(write.schema, write.ty);
+    let changes = compare::compare(shape, &nothing, live).without(&write.ignored());
+    let fields = changes.added.union(changes.modified).without(&SYSTEM);
+    (!fields.is_empty()).then(|| Entry {
         manager: "before-first-apply".into(),
         operation: Operation::Update,
         api_version: write.api_version.into(),
-        subresource: String::new(),
+        subresource: write.subresource.into(),
         time: Some(write.now),
         fields,
-    }
+    })
 }
 
 fn others(entries: &[Entry], except: Option<usize>) -> FieldSet {
     let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != except);
-    others.fold(FieldSet::new(), |set, (_, entry)| set.union(&entry.fields))
+    others.fold(FieldSet::new(), |set, (_, entry)| set.union(entry.fields.clone()))
 }
 
 fn without_entries(object: &Value) -> Value {

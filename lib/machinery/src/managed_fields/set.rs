@@ -51,7 +51,7 @@ impl FieldSet {
     pub fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::new();
         for path in paths {
-            let elements: Vec<String> = path.split('.').map(|name| format!("f:{name}")).collect();
+            let elements: Vec<String> = path.split('.').map(field_element).collect();
             set.insert(&elements);
         }
         set
@@ -88,23 +88,55 @@ impl FieldSet {
         self.nodes.entry(element).or_default()
     }
 
+    /// Puts paths below an element, if there are any.
+    pub(super) fn put(&mut self, element: &str, children: Self) {
+        if !children.is_empty() {
+            self.node(element.to_owned()).children = children;
+        }
+    }
+
     /// Drops nodes that hold nothing.
     pub(super) fn tidy(mut self) -> Self {
-        self.nodes.retain(|_, node| {
-            node.children = std::mem::take(&mut node.children).tidy();
-            node.member || !node.children.is_empty()
-        });
+        self.tidied();
         self
     }
 
+    fn tidied(&mut self) {
+        self.nodes.retain(|_, node| {
+            node.children.tidied();
+            node.member || !node.children.is_empty()
+        });
+    }
+
     /// Paths of both.
-    pub fn union(mut self, other: &Self) -> Self {
-        for (element, node) in &other.nodes {
-            let mine = self.nodes.entry(element.clone()).or_default();
-            mine.member |= node.member;
-            mine.children = std::mem::take(&mut mine.children).union(&node.children);
-        }
+    pub fn union(mut self, other: Self) -> Self {
+        self.absorb(other);
         self
+    }
+
+    fn absorb(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for (element, node) in other.nodes {
+            let mine = self.nodes.entry(element).or_default();
+            mine.member |= node.member;
+            mine.children.absorb(node.children);
+        }
+    }
+
+    /// Takes out the paths of the other.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        for (element, theirs) in &other.nodes {
+            if let Some(mine) = self.nodes.get_mut(element) {
+                mine.member &= !theirs.member;
+                mine.children.subtract(&theirs.children);
+                if !mine.member && mine.children.is_empty() {
+                    self.nodes.remove(element);
+                }
+            }
+        }
     }
 
     /// Paths of this that the other hasn't.
@@ -131,16 +163,19 @@ impl FieldSet {
     }
 
     /// Without the paths of the other and all below them.
-    pub fn without(&self, other: &Self) -> Self {
-        let kept = self.nodes.iter().filter_map(|(element, node)| {
-            let node = match other.nodes.get(element) {
-                Some(theirs) if theirs.member => return None,
-                Some(theirs) => Node { member: node.member, children: node.children.without(&theirs.children) },
-                None => node.clone(),
-            };
-            (node.member || !node.children.is_empty()).then(|| (element.clone(), node))
-        });
-        Self { nodes: kept.collect() }
+    pub fn without(mut self, other: &Self) -> Self {
+        self.discard(other);
+        self
+    }
+
+    fn discard(&mut self, other: &Self) {
+        for (element, theirs) in &other.nodes {
+            let Some(mine) = self.nodes.get_mut(element) else { continue };
+            mine.children.discard(&theirs.children);
+            if theirs.member || (!mine.member && mine.children.is_empty()) {
+                self.nodes.remove(element);
+            }
+        }
     }
 
     /// With every field of a struct that has paths below as a path itself.
@@ -160,14 +195,18 @@ impl FieldSet {
     }
 
     fn collect(&self, prefix: &str, out: &mut Vec<String>) {
+        // Members of one level come before what is below any of them.
+        let path = |element: &String| format!("{prefix}{}", shown(element));
+        out.extend(self.nodes.iter().filter(|(_, node)| node.member).map(|(element, _)| path(element)));
         for (element, node) in &self.nodes {
-            let path = format!("{prefix}{}", shown(element));
-            if node.member {
-                out.push(path.clone());
-            }
-            node.children.collect(&path, out);
+            node.children.collect(&path(element), out);
         }
     }
+}
+
+/// The path element of a field or of a map's key.
+pub(super) fn field_element(name: &str) -> String {
+    ["f:", name].concat()
 }
 
 /// A path element as messages show it.
@@ -203,9 +242,12 @@ mod tests {
     fn algebra() {
         let a = FieldSet::of_fields(&["a", "a.b", "c.d"]);
         let b = FieldSet::of_fields(&["a.b", "c.d", "e"]);
-        assert_eq!(a.clone().union(&b).paths(), [".a", ".a.b", ".c.d", ".e"]);
+        assert_eq!(a.clone().union(b.clone()).paths(), [".a", ".e", ".a.b", ".c.d"]);
         assert_eq!(a.difference(&b).paths(), [".a"]);
         assert_eq!(a.intersection(&b).paths(), [".a.b", ".c.d"]);
+        let mut less = a.clone();
+        less.subtract(&b);
+        assert_eq!(less, a.difference(&b));
         assert_eq!(b.without(&FieldSet::of_fields(&["a", "c"])).paths(), [".e"]);
     }
 }

@@ -6,6 +6,8 @@ use crate::{
     status::quoted,
 };
 
+use super::set::field_element;
+
 /// A value's type and how its parts belong together.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a> {
@@ -67,10 +69,10 @@ impl<'a> Shape<'a> {
         match (self.parts(), value) {
             (Parts::Struct(ty), Value::Object(map)) => map
                 .iter()
-                .filter_map(|(name, value)| Some((format!("f:{name}"), value, self.of(ty.field(name)?))))
+                .filter_map(|(name, value)| Some((field_element(name), value, self.of(ty.field(name)?))))
                 .collect(),
             (Parts::Map(item), Value::Object(map)) => {
-                map.iter().map(|(key, value)| (format!("f:{key}"), value, self.item(item))).collect()
+                map.iter().map(|(key, value)| (field_element(key), value, self.item(item))).collect()
             }
             (Parts::Set, Value::Array(items)) => {
                 items.iter().map(|value| (format!("v:{value}"), value, self.scalar())).collect()
@@ -79,6 +81,15 @@ impl<'a> Shape<'a> {
                 items.iter().map(|value| (self.list_key(item, keys, value), value, self.item(item))).collect()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The shape of a field of a struct, or of an entry of a map.
+    pub fn named(self, parts: &Parts<'a>, name: &str) -> Option<Shape<'a>> {
+        match parts {
+            Parts::Struct(ty) => ty.field(name).map(|field| self.of(field)),
+            Parts::Map(item) => Some(self.item(item)),
+            _ => None,
         }
     }
 
@@ -132,17 +143,24 @@ impl<'a> Shape<'a> {
 
 /// Whether an item of a list lacks a field by which items are told apart.
 pub(super) fn omits_key(shape: Shape<'_>, value: &Value) -> bool {
-    if let (Parts::List(item, keys), Value::Array(items)) = (shape.parts(), value) {
-        let needed = |name: &&String| {
-            let field = shape.schema.resolve(item).and_then(|ty| ty.field(name));
-            field.is_some_and(|field| field.default.is_none())
-        };
-        let lacks = |item: &Value| keys.iter().filter(needed).any(|name| item.get(name).is_none_or(Value::is_null));
-        if items.iter().any(lacks) {
-            return true;
+    let parts = shape.parts();
+    match (&parts, value) {
+        (Parts::List(item, keys), Value::Array(items)) => {
+            let ty = shape.schema.resolve(item);
+            let needed = |name: &&String| {
+                let field = ty.and_then(|ty| ty.field(name));
+                field.is_some_and(|field| field.default.is_none())
+            };
+            let needed: Vec<&String> = keys.iter().filter(needed).collect();
+            let lacks = |item: &Value| needed.iter().any(|name| item.get(name).is_none_or(Value::is_null));
+            items.iter().any(|value| lacks(value) || omits_key(shape.item(item), value))
         }
+        (Parts::Struct(_) | Parts::Map(_), Value::Object(map)) => map
+            .iter()
+            .filter(|(_, value)| value.is_object() || value.is_array())
+            .any(|(name, value)| shape.named(&parts, name).is_some_and(|shape| omits_key(shape, value))),
+        _ => false,
     }
-    shape.children(value).into_iter().any(|(_, value, shape)| omits_key(shape, value))
 }
 
 /// What makes an object unfit for server-side apply, in upstream's words.

@@ -65,6 +65,9 @@ fn merge_map(shape: Shape<'_>, mut original: Object, mut patch: Object) -> Resul
         let order = orders.iter().find(|(list, _)| *list == key).map(|(_, order)| order.as_slice());
         match value {
             Value::Null => drop(original.remove(&key)),
+            Value::Object(patch) if field.is_some_and(|field| field.patch_strategy.replace) => {
+                original.insert(key, Value::Object(patch));
+            }
             Value::Object(patch) => {
                 let old = match original.remove(&key) {
                     Some(Value::Object(old)) => old,

@@ -10,6 +10,54 @@ pub fn encode(schema: &Schema, ty: &StructType, value: &Value, out: &mut Vec<u8>
     }
 }
 
+/// Appends what a patch made of an object: what it left alone stands as it was written, the keys of what it touched are
+/// sorted.
+pub fn encode_patched(schema: &Schema, ty: &StructType, old: &Value, new: &Value, out: &mut Vec<u8>) {
+    match new {
+        // The object itself counts as touched.
+        Value::Object(object) => write_touched(schema, &Type::Struct(ty.id), Some(old), object, out),
+        other => encode_any(other, out),
+    }
+}
+
+fn write_patched(schema: &Schema, ty: &Type, old: Option<&Value>, new: &Value, out: &mut Vec<u8>) {
+    match (ty, new) {
+        (ty, new) if old == Some(new) => write_typed(schema, ty, new, out),
+        (ty, Value::Object(object)) => write_touched(schema, ty, old, object, out),
+        (Type::List(item), Value::Array(items)) => {
+            out.push(b'[');
+            for (at, value) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_patched(schema, item, old.and_then(|old| old.get(at)), value, out);
+            }
+            out.push(b']');
+        }
+        (_, other) => encode_any(other, out),
+    }
+}
+
+fn write_touched(schema: &Schema, ty: &Type, old: Option<&Value>, new: &Object, out: &mut Vec<u8>) {
+    let of = |key: &str| match ty {
+        Type::Struct(id) => schema.get(*id).field(key).map_or(&Type::Any, |field| &field.ty),
+        Type::Map(item) => item,
+        _ => &Type::Any,
+    };
+    let mut entries: Vec<_> = new.iter().collect();
+    entries.sort_by_key(|(key, _)| *key);
+    out.push(b'{');
+    for (at, (key, value)) in entries.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_string(key, out);
+        out.push(b':');
+        write_patched(schema, of(key), old.and_then(|old| old.get(key)), value, out);
+    }
+    out.push(b'}');
+}
+
 fn write_struct(schema: &Schema, ty: &StructType, object: &Object, out: &mut Vec<u8>) {
     out.push(b'{');
     let start = out.len();

@@ -27,6 +27,28 @@ fn read(text: &str) -> Result<Decoded, DecodeError> {
 }
 
 #[test]
+fn what_a_patch_touched_is_sorted() {
+    let schema = schema();
+    let ty = schema.kind("apps", "v1", "Thing").unwrap();
+    let spec = |policy: &str| json!({"replicas": 1, "policy": policy});
+    let old = json!({"spec": {"replicas": 1, "policy": "a", "items": [spec("x"), spec("y")]}});
+    let new = json!({"made": "m", "spec": {"replicas": 2, "policy": "a", "items": [spec("x"), spec("z")]}});
+    let mut out = Vec::new();
+    encode_patched(&schema, ty, &old, &new, &mut out);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        r#"{"made":"m","spec":{"items":[{"replicas":1,"policy":"x"},{"policy":"z","replicas":1}],"policy":"a","replicas":2}}"#
+    );
+    let mut out = Vec::new();
+    let new = json!({"spec": old["spec"], "kind": "K"});
+    encode_patched(&schema, ty, &old, &new, &mut out);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        r#"{"kind":"K","spec":{"replicas":1,"policy":"a","items":[{"replicas":1,"policy":"x"},{"replicas":1,"policy":"y"}]}}"#
+    );
+}
+
+#[test]
 fn wrong_types() {
     for (text, wanted) in [
         (r#"[]"#, "array into Go value of type v1.Thing"),
