@@ -229,6 +229,8 @@ pub fn complete(call: &Call, object: &mut Value) {
     let resource = &call.resource;
     let schema = call.state.schema;
     defaults(schema, resource.served(), &resource.kind, object);
+    let now = pintle_machinery::time::format(call.now);
+    pintle_api::defaults::set_times(&resource.group, &resource.kind, object, &now);
     normalize(schema, object);
 }
 
@@ -280,12 +282,20 @@ pub fn stored_as_json(group: &str) -> bool {
 
 /// An object as the store keeps it.
 pub fn store(schema: &Schema, object: &mut Value) -> Vec<u8> {
+    stored(schema, object);
+    let mut bytes = serialize(schema, object);
+    // They stay in memory for as long as the object.
+    bytes.shrink_to_fit();
+    bytes
+}
+
+/// Brings an object into the shape that a round trip through upstream's store gives.
+pub fn stored(schema: &Schema, object: &mut Value) {
     if let Some(ty) = type_of(schema, object)
         && ty.kind.as_ref().is_some_and(|kind| !stored_as_json(&kind.group))
     {
         pintle_machinery::normalize::stored(schema, ty, object);
     }
-    serialize(schema, object)
 }
 
 /// An object as bytes.

@@ -1,13 +1,16 @@
 //! The review APIs: pure functions from a request object to the same with its status.
 
+mod check;
+mod selectors;
+
+use check::Rules;
 use jiff::Timestamp;
-use pintle_machinery::field_path::{ErrorList, Path};
-use pintle_machinery::status::{ApiError, GroupResource};
+use pintle_machinery::status::ApiError;
 use pintle_machinery::time;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::authn::Authenticator;
-use super::authz::node::{node_name, selector_of};
+use super::authz::node::node_name;
 use super::authz::rules::Rule;
 use super::authz::{Authorizer, rbac};
 use super::{Attributes, UserInfo, text, texts};
@@ -16,66 +19,30 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// `SubjectAccessReview`.
 pub fn subject_access(authorizer: &Authorizer, review: &Value) -> Result<Value, ApiError> {
-    check_spec(review, true, None)?;
-    let spec = &review["spec"];
+    check::review(review, Rules { names_user: true, namespace: None })?;
+    Ok(decided(authorizer, &named_user(&review["spec"]), review))
+}
+
+fn named_user(spec: &Value) -> UserInfo {
     let extra = spec["extra"].as_object().into_iter().flatten();
-    let user = UserInfo {
+    UserInfo {
         name: text(spec, &["user"]).into(),
         uid: text(spec, &["uid"]).into(),
         groups: texts(&spec["groups"]),
         extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
-    };
-    Ok(decided(authorizer, &user, review))
+    }
 }
 
 /// `LocalSubjectAccessReview` in a namespace.
 pub fn local_subject_access(authorizer: &Authorizer, review: &Value, namespace: &str) -> Result<Value, ApiError> {
-    check_spec(review, true, Some(namespace))?;
-    subject_access(authorizer, review)
+    check::review(review, Rules { names_user: true, namespace: Some(namespace) })?;
+    Ok(decided(authorizer, &named_user(&review["spec"]), review))
 }
 
 /// `SelfSubjectAccessReview`.
 pub fn self_subject_access(authorizer: &Authorizer, user: &UserInfo, review: &Value) -> Result<Value, ApiError> {
-    check_spec(review, false, None)?;
+    check::review(review, Rules { names_user: false, namespace: None })?;
     Ok(decided(authorizer, user, review))
-}
-
-fn check_spec(review: &Value, names_user: bool, namespace: Option<&str>) -> Result<(), ApiError> {
-    let spec = &review["spec"];
-    let path = Path::new("spec");
-    let mut errors = ErrorList::new();
-    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() == other.is_object() {
-        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let shown = match other.as_object() {
-            Some(fields) => Value::Object(capitalized(fields)),
-            None => Value::Null,
-        };
-        errors.invalid(&path, shown, detail);
-    }
-    if names_user && text(spec, &["user"]).is_empty() && texts(&spec["groups"]).is_empty() {
-        errors.invalid(&path.child("user"), text(spec, &["user"]), "at least one of user or group must be specified");
-    }
-    if let Some(namespace) = namespace {
-        let own = text(resource, &["namespace"]);
-        if own != namespace {
-            let path = path.child("resourceAttributes").child("namespace");
-            errors.invalid(&path, own, "must match metadata.namespace");
-        }
-        if other.is_object() {
-            errors.invalid(&path.child("nonResourceAttributes"), other.clone(), "disallowed on this kind of request");
-        }
-    }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(ApiError::invalid(&GroupResource::new(AUTHORIZATION, ""), "", errors)),
-    }
-}
-
-/// Fields under the names that upstream's message shows.
-fn capitalized(fields: &Map<String, Value>) -> Map<String, Value> {
-    let upper = |name: &String| name[..1].to_ascii_uppercase() + &name[1..];
-    fields.iter().map(|(name, value)| (upper(name), value.clone())).collect()
 }
 
 /// What a review asks for.
@@ -86,9 +53,6 @@ fn attributes(spec: &Value) -> Attributes {
         return Attributes::path(other("verb"), other("path"));
     }
     let of = |field| text(resource, &[field]).to_owned();
-    let selector = &resource["fieldSelector"];
-    let raw = text(selector, &["rawSelector"]);
-    let field_selector = if raw.is_empty() { selector_of(&selector["requirements"]) } else { raw.to_owned() };
     Attributes {
         verb: of("verb"),
         group: of("group"),
@@ -99,7 +63,7 @@ fn attributes(spec: &Value) -> Attributes {
         namespace: of("namespace"),
         name: of("name"),
         path: String::new(),
-        field_selector,
+        field_selector: selectors::read(resource).field,
     }
 }
 
@@ -108,6 +72,9 @@ fn decided(authorizer: &Authorizer, user: &UserInfo, review: &Value) -> Value {
     let mut status = json!({"allowed": decision.allowed});
     if !decision.reason.is_empty() {
         status["reason"] = json!(decision.reason);
+    }
+    if let Some(error) = selectors::read(&review["spec"]["resourceAttributes"]).error {
+        status["evaluationError"] = json!(error);
     }
     with_status(review, status)
 }
@@ -140,9 +107,9 @@ pub fn self_subject_rules(authorizer: &Authorizer, user: &UserInfo, review: &Val
     if !errors.is_empty() {
         status["evaluationError"] = json!(errors.join(", "));
     }
-    let mut answer = with_status(review, status);
-    answer["spec"] = json!({});
-    Ok(answer)
+    Ok(json!({
+        "kind": review["kind"], "apiVersion": review["apiVersion"], "metadata": {}, "spec": {}, "status": status,
+    }))
 }
 
 /// `SelfSubjectReview`: who am I.
@@ -163,7 +130,14 @@ pub fn token(authenticator: &Authenticator, review: &Value, now: Timestamp) -> R
     }
     let wanted = texts(&review["spec"]["audiences"]);
     let audiences = if wanted.is_empty() { authenticator.audiences().to_vec() } else { wanted };
-    let refused = |error: String| json!({"user": {}, "error": error});
+    // What the client has put into the status stays beside it.
+    let refused = |error: String| {
+        let mut status = review["status"].as_object().cloned().unwrap_or_default();
+        status.remove("authenticated");
+        status.entry("user").or_insert_with(|| json!({}));
+        status.insert("error".into(), error.into());
+        Value::Object(status)
+    };
     let status = match authenticator.token(token, &audiences, now) {
         Ok(Some(found)) => {
             // A credential without audiences is good for this server only.

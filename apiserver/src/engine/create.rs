@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use pintle_machinery::field_path::ErrorList;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::{Answer, Call, meta, present, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
-use crate::registry::Context;
+use crate::registry::{Context, Generation, disabled};
 
 /// How often a generated name that is taken is replaced.
 const GENERATE_TRIES: usize = 8;
@@ -27,7 +28,7 @@ pub async fn create(call: &Call, body: &[u8]) -> Answer {
 pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<(Bytes, Revision), ApiError> {
     let resource = &call.resource;
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
-    let wants_revision = !meta::text(&object, "resourceVersion").is_empty();
+    let wants_revision = meta::text(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0);
     let labelled = is_labelled(&object);
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
     codec::complete(call, &mut object);
@@ -97,23 +98,24 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     if let Some(prepare) = rules.prepare_create {
         prepare(&context, &mut object);
     }
-    if resource.subresource("status").is_some() && rules.prepare_create.is_none() {
+    if resource.subresource("status").is_some() && rules.prepare_create.is_none() && !rules.keeps_status {
         remove(&mut object, "status");
     }
-    if rules.generation {
+    if !matches!(rules.generation, Generation::None | Generation::Later) {
         meta::set(&mut object, "generation", json!(1));
     }
+    disabled::apply(rules, &mut object, None);
     codec::normalize(call.state.schema, &mut object);
-    let mut errors = meta::validate_new(&object, resource.namespaced, rules);
-    if let Some(validate) = rules.validate_create {
-        errors.extend(validate(&context, &object));
-    }
+    let errors = faults(call, &context, &object);
     let name = meta::text(&object, "name").to_owned();
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group_kind(), &name, errors));
     }
     if let Some(warnings) = rules.warnings {
         warnings(&context, &object, None).into_iter().for_each(|warning| call.warn(warning));
+    }
+    if let Some(complete) = rules.complete_create {
+        complete(&mut object);
     }
     let reservation = admission::admit(call, Operation::Create, &mut object, None, dry_run).await?;
     if wants_revision && !dry_run {
@@ -131,7 +133,7 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     }
     meta::set(&mut object, "resourceVersion", Value::Null);
     let bytes = Bytes::from(codec::store(call.state.schema, &mut object));
-    let ttl = super::modify::time_to_live(call);
+    let ttl = rules.ttl;
     match call.state.store.create(&key, bytes.clone(), ttl).await {
         Ok(revision) => {
             reservation.keep(call).await;
@@ -146,6 +148,18 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
             Err(storage_error(error))
         }
     }
+}
+
+/// What is wrong with a new object.
+fn faults(call: &Call, context: &Context<'_>, object: &Value) -> ErrorList {
+    let rules = call.resource.rules;
+    let own = rules.validate_create.map(|validate| validate(context, object)).unwrap_or_default();
+    if rules.metadata_last && !own.is_empty() {
+        return own;
+    }
+    let mut errors = meta::validate_new(object, call.resource.namespaced, rules);
+    errors.extend(own);
+    errors.once_each()
 }
 
 /// The name is taken; by an object on its way out, if so.

@@ -184,7 +184,7 @@ async fn write_mark(
     }
     let mut stored = value.clone();
     meta::set(&mut stored, "resourceVersion", Value::Null);
-    let ttl = modify::time_to_live(call);
+    let ttl = call.resource.rules.ttl;
     call.state
         .store
         .update(&call.key(), codec::serialize(call.state.schema, &stored).into(), current.revision, ttl)

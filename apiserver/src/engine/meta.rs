@@ -69,9 +69,14 @@ pub fn fill_new(object: &mut Value, namespace: Option<&str>, now: jiff::Timestam
     if let Some(namespace) = namespace {
         set(object, "namespace", json!(namespace));
     }
+    wipe(object);
     set(object, "creationTimestamp", json!(timestamp(now)));
     set(object, "uid", json!(uuid::Uuid::new_v4().to_string()));
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+}
+
+/// Takes out what no client decides.
+pub fn wipe(object: &mut Value) {
+    for field in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set(object, field, Value::Null);
     }
 }
@@ -134,14 +139,18 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
         errors.invalid(&path.child("generation"), generation, "must be greater than or equal to 0");
     }
-    errors.extend(validate_common(object));
+    errors.extend(validate_common(object, rules));
     errors
 }
 
 /// Errors in an updated object's metadata.
-pub fn validate_update(new: &Value, old: &Value) -> ErrorList {
+pub fn validate_update(new: &Value, old: &Value, rules: &Rules) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("metadata");
+    let generate = text(new, "generateName");
+    let of_prefix = path.child("generateName");
+    let in_path = if generate.is_empty() { Vec::new() } else { names::path_segment(&format!("{generate}a")) };
+    errors.invalid_each(&of_prefix, generate, in_path.clone());
     for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if new["metadata"][field] != old["metadata"][field] {
             errors.invalid(&path.child(field), new["metadata"][field].clone(), "field is immutable");
@@ -157,11 +166,16 @@ pub fn validate_update(new: &Value, old: &Value) -> ErrorList {
             errors.forbidden(&path.child("finalizers"), detail);
         }
     }
-    errors.extend(validate_common(new));
+    errors.extend(validate_common(new, rules));
+    if rules.renames && !generate.is_empty() {
+        let check_name = rules.validate_name.unwrap_or(subdomain_name);
+        let more = check_name(generate, true).into_iter().filter(|fault| !in_path.contains(fault));
+        errors.invalid_each(&of_prefix, generate, more.collect());
+    }
     errors
 }
 
-fn validate_common(object: &Value) -> ErrorList {
+fn validate_common(object: &Value, rules: &Rules) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("metadata");
     let metadata = &object["metadata"];
@@ -188,7 +202,7 @@ fn validate_common(object: &Value) -> ErrorList {
     }
     for (index, finalizer) in finalizers.into_iter().enumerate() {
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str());
-        if !finalizer.contains('/') && !standard {
+        if !finalizer.contains('/') && !standard && !rules.free_finalizers {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&path.index(index), finalizer, detail);
         }
@@ -286,6 +300,6 @@ mod tests {
         carry_over(&mut new, &old);
         assert_eq!(new["metadata"]["uid"], "1");
         assert_eq!(new["metadata"]["generation"], 3);
-        assert_eq!(validate_update(&new, &old).len(), 2);
+        assert_eq!(validate_update(&new, &old, &Rules::NONE).len(), 2);
     }
 }

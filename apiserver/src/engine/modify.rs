@@ -1,10 +1,10 @@
 //! What update, patch and the writing subresources share: read, change, check, compare-and-swap, again on a conflict.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use bytes::Bytes;
-use pintle_machinery::status::ApiError;
+use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::status::{ApiError, Status, quoted};
 use pintle_store::{KeyValue, Revision};
 use serde_json::{Value, json};
 
@@ -13,9 +13,8 @@ use crate::admission::{self, Operation};
 use crate::codec;
 use crate::conversion::convert;
 use crate::managed;
+use crate::registry::{Generation, disabled};
 
-/// Events are kept for so long.
-const EVENT_TTL: Duration = Duration::from_secs(3600);
 /// A write is retried so often when others write meanwhile.
 const TRIES: usize = 100;
 
@@ -70,11 +69,6 @@ pub async fn current(call: &Call) -> Result<Option<Current>, ApiError> {
     call.state.store.get(&call.key()).await.map_err(storage_error)?.map(Current::parse).transpose()
 }
 
-/// Objects of some resources expire.
-pub fn time_to_live(call: &Call) -> Option<Duration> {
-    (call.resource.name == "events").then_some(EVENT_TTL)
-}
-
 /// Changes the addressed object, which must exist.
 pub async fn modify(call: &Call, make: Make<'_>, ownership: Ownership, dry_run: bool) -> Result<Written, ApiError> {
     let first = current(call).await?.ok_or_else(|| call.not_found())?;
@@ -125,10 +119,13 @@ async fn attempt(
         }
     };
     let mut new = make(&old_served)?;
-    check_identity(call, &mut new, old)?;
-    let must_match = meta::text(&new, "resourceVersion");
-    if !must_match.is_empty() && must_match != old.revision.to_string() {
-        return Err(ApiError::modified(&call.group_resource(), &call.info.name));
+    check_identity(call, &mut new)?;
+    match starting_version(&new)? {
+        None if resource.rules.versioned_update => return Err(unversioned(call)),
+        Some(version) if version != old.revision.to_string() => {
+            return Err(ApiError::modified(&call.group_resource(), &call.info.name));
+        }
+        _ => {}
     }
     codec::complete(call, &mut new);
     if ownership == Ownership::Update {
@@ -151,7 +148,7 @@ async fn attempt(
     let written = if deletes {
         call.state.store.delete(&key, old.revision).await
     } else {
-        call.state.store.update(&key, bytes.clone(), old.revision, time_to_live(call)).await
+        call.state.store.update(&key, bytes.clone(), old.revision, resource.rules.ttl).await
     };
     match written {
         Ok(revision) => {
@@ -187,16 +184,18 @@ async fn prepare(
     if let Some(prepare) = rules.prepare_update {
         prepare(&context, new, &old.value);
     }
+    disabled::apply(rules, new, Some(&old.value));
     codec::normalize(call.state.schema, new);
     let bound = call.info.subresource == "binding";
-    if rules.generation && !bound && counts(resource, new, &old.value) {
+    if !bound && counts(call, new, &old.value) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
     }
-    let mut errors = meta::validate_update(new, &old.value);
+    let mut errors = meta::validate_update(new, &old.value, rules);
     if let Some(validate) = rules.validate_update {
         errors.extend(validate(&context, new, &old.value));
     }
+    let errors = errors.once_each();
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
     }
@@ -207,7 +206,7 @@ async fn prepare(
 }
 
 /// A body that is about another object than the path is refused.
-fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), ApiError> {
+fn check_identity(call: &Call, new: &mut Value) -> Result<(), ApiError> {
     let name = meta::text(new, "name");
     if name.is_empty() {
         meta::set(new, "name", json!(call.info.name));
@@ -217,60 +216,80 @@ fn check_identity(call: &Call, new: &mut Value, old: &Current) -> Result<(), Api
         return Err(ApiError::BadRequest(message));
     }
     meta::check_namespace(new, &call.info.namespace, call.resource.namespaced)?;
-    let (uid, known) = (meta::text(new, "uid"), meta::text(&old.value, "uid"));
-    if !uid.is_empty() && uid != known {
-        let key = call.key();
-        let message = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {uid}, UID in object meta: {known}",
-            key.trim_start_matches("/registry")
-        );
-        return Err(ApiError::conflict(&call.group_resource(), &call.info.name, message));
-    }
     Ok(())
 }
 
-/// A write to the resource leaves the status alone; a write to a subresource changes nothing but its part.
+/// The version that a write starts from, if it says so; 0 says nothing.
+fn starting_version(new: &Value) -> Result<Option<&str>, ApiError> {
+    let text = meta::text(new, "resourceVersion");
+    let why = match text.parse::<u64>() {
+        _ if text.is_empty() => return Ok(None),
+        Ok(_) if text.starts_with('+') => "invalid syntax",
+        Ok(0) => return Ok(None),
+        Ok(_) => return Ok(Some(text.trim_start_matches('0'))),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => "value out of range",
+        Err(_) => "invalid syntax",
+    };
+    let message = format!("strconv.ParseUint: parsing {}: {why}", quoted(text));
+    Err(ApiError::Other(Box::new(Status::failure(500, "", message))))
+}
+
+/// An update must say which version it changes.
+fn unversioned(call: &Call) -> ApiError {
+    let mut errors = ErrorList::new();
+    errors.invalid(&Path::new("metadata").child("resourceVersion"), 0, "must be specified for an update");
+    ApiError::invalid(&call.group_resource(), &call.info.name, errors)
+}
+
+/// Metadata that a write to the status leaves alone, where it leaves metadata alone.
+const FIXED_METADATA: [&str; 7] =
+    ["deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences"];
+
+/// A write to the resource leaves the status alone, one to the status what the kind's rules say; a write to another
+/// subresource changes nothing but its part.
 fn confine(call: &Call, new: &mut Value, old: &Value) {
-    let part: &[&str] = match call.info.subresource.as_str() {
+    let part = match call.info.subresource.as_str() {
         "" => {
             if call.resource.subresource("status").is_some() {
                 copy_field(new, old, "status");
             }
             return;
         }
-        "status" | "approval" => &["/status"],
-        "finalize" => &["/spec/finalizers"],
-        "ephemeralcontainers" => &["/spec/ephemeralContainers"],
+        "status" | "approval" => {
+            for path in call.resource.rules.reset_by_status {
+                match *path {
+                    "metadata" => FIXED_METADATA.iter().for_each(|field| copy_at(new, old, "metadata", field)),
+                    path => match path.split_once('.') {
+                        Some((outer, inner)) => copy_at(new, old, outer, inner),
+                        None => copy_field(new, old, path),
+                    },
+                }
+            }
+            return;
+        }
+        "finalize" => Some("finalizers"),
+        "ephemeralcontainers" => Some("ephemeralContainers"),
         // What may change beside the resources is the kind's own rule.
-        "resize" => &["/spec"],
+        "resize" => None,
         _ => return,
     };
     let mut kept = old.clone();
-    for pointer in part {
-        copy_at(&mut kept, new, pointer);
+    match part {
+        Some(field) => copy_at(&mut kept, new, "spec", field),
+        None => copy_field(&mut kept, new, "spec"),
     }
-    let mut carried = vec!["managedFields", "resourceVersion"];
-    if matches!(call.info.subresource.as_str(), "status" | "approval") {
-        carried.extend(["labels", "annotations", "finalizers"]);
-    }
-    for field in carried {
+    for field in ["managedFields", "resourceVersion"] {
         meta::set(&mut kept, field, new["metadata"][field].clone());
     }
     *new = kept;
 }
 
-/// Makes the field at a pointer of one or two names what it is in `from`.
-fn copy_at(object: &mut Value, from: &Value, pointer: &str) {
-    match pointer.trim_start_matches('/').split_once('/') {
-        None => copy_field(object, from, pointer.trim_start_matches('/')),
-        Some((outer, inner)) => {
-            if !object[outer].is_object() {
-                object[outer] = json!({});
-            }
-            copy_field(&mut object[outer], &from[outer], inner);
-        }
+/// Makes a field of a top-level field what it is in `from`.
+fn copy_at(object: &mut Value, from: &Value, outer: &str, inner: &str) {
+    if !object[outer].is_object() {
+        object[outer] = json!({});
     }
+    copy_field(&mut object[outer], &from[outer], inner);
 }
 
 /// Makes a top-level field of `new` what it is in `old`.
@@ -282,21 +301,22 @@ pub fn copy_field(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// Resources whose generation counts other changes than those of the content: what they are.
-const COUNTED_METADATA: [(&str, &[&str]); 2] =
-    [("deployments", &["annotations"]), ("endpointslices", &["labels", "annotations"])];
-/// Resources whose generation never changes.
-const FIRST_GENERATION: [&str; 1] = ["priorityclasses"];
-
 /// A change that makes a new generation.
-fn counts(resource: &crate::resource::Resource, new: &Value, old: &Value) -> bool {
-    let name = resource.name.as_str();
-    if FIRST_GENERATION.contains(&name) {
-        return false;
+fn counts(call: &Call, new: &Value, old: &Value) -> bool {
+    let fields: &[&str] = match call.resource.rules.generation {
+        Generation::Counted(fields) => fields,
+        Generation::Later => &[],
+        Generation::None | Generation::First => return false,
+    };
+    let changed = |new: &Value| {
+        content_changed(new, old) || fields.iter().any(|field| new["metadata"][*field] != old["metadata"][*field])
+    };
+    // What the store makes the same is the same.
+    changed(new) && {
+        let mut new = new.clone();
+        codec::stored(call.state.schema, &mut new);
+        changed(&new)
     }
-    let fields = COUNTED_METADATA.iter().find(|(counted, _)| *counted == name).map_or(&[][..], |(_, fields)| fields);
-    let changed = |field: &&str| new["metadata"][*field] != old["metadata"][*field];
-    content_changed(new, old) || fields.iter().any(changed)
 }
 
 /// Something else than metadata and status changed.
@@ -327,8 +347,7 @@ fn alike(new: &Value, old: &Value, field: &dyn Fn(&str, &Value, &Value) -> bool)
 
 /// The last finalizer of an object that is being deleted has gone: the write becomes the deletion.
 fn deletes_now(call: &Call, new: &Value) -> bool {
-    let spec_finalizers = call.resource.name == "namespaces"
-        && call.resource.group.is_empty()
+    let spec_finalizers = call.resource.rules.spec_finalizers
         && new["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
     meta::is_deleting(new)
         && meta::finalizers(new).is_empty()

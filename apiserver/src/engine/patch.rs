@@ -1,6 +1,7 @@
 //! The patch verb: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 use pintle_machinery::codec::json;
+use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::patch;
 use pintle_machinery::status::{ApiError, GroupResource, Status};
 use serde_json::Value;
@@ -57,7 +58,6 @@ pub async fn patch(call: &Call, body: &[u8]) -> Answer {
 }
 
 fn check_options(call: &Call, kind: PatchKind) -> Result<(), ApiError> {
-    use pintle_machinery::field_path::{ErrorList, Path};
     let mut errors = ErrorList::new();
     match kind {
         PatchKind::Apply if call.query.text("fieldManager").is_none() => {
@@ -92,37 +92,31 @@ pub fn patched(call: &Call, kind: PatchKind, old: &Value, body: &[u8]) -> Result
         PatchKind::Strategic => patch::strategic::apply(call.state.schema, ty, old, body)?,
         PatchKind::Apply => return Err(ApiError::Internal("apply is no plain patch".into())),
     };
-    reread(call, new)
+    reread(call, old, new)
 }
 
 /// What a patch made goes through the schema, as a body does: unknown fields are told or refused.
-fn reread(call: &Call, new: Value) -> Result<Value, ApiError> {
+fn reread(call: &Call, old: &Value, new: Value) -> Result<Value, ApiError> {
     let resource = &call.resource;
     let schema = call.state.schema;
     let ty = schema
         .kind(&resource.group, &resource.version, &resource.kind)
         .ok_or_else(|| ApiError::Internal(format!("no schema for {}", resource.kind)))?;
     let bytes = serde_json::to_vec(&new).map_err(|error| ApiError::Internal(error.to_string()))?;
-    let decoded = json::decode(schema, ty, &bytes).map_err(|error| {
-        let message = error.to_string();
-        let mut errors = pintle_machinery::field_path::ErrorList::new();
-        errors.invalid(
-            &pintle_machinery::field_path::Path::new("patch"),
-            String::from_utf8_lossy(&bytes).into_owned(),
-            message,
-        );
+    let refused = |why: String| {
+        let mut shown = Vec::new();
+        json::encode_patched(schema, ty, old, &new, &mut shown);
+        let mut errors = ErrorList::new();
+        errors.invalid(&Path::new("patch"), String::from_utf8_lossy(&shown).into_owned(), why);
         ApiError::invalid(&GroupResource::new("", ""), "", errors)
-    })?;
+    };
+    let decoded = json::decode(schema, ty, &bytes).map_err(|error| refused(error.to_string()))?;
     if !decoded.strict_errors.is_empty() {
         match FieldValidation::of(call)? {
             FieldValidation::Ignore => {}
             FieldValidation::Warn => decoded.strict_errors.iter().for_each(|error| call.warn(error)),
             FieldValidation::Strict => {
-                let why = format!("strict decoding error: {}", decoded.strict_errors.join(", "));
-                let mut errors = pintle_machinery::field_path::ErrorList::new();
-                let shown = String::from_utf8_lossy(&bytes).into_owned();
-                errors.invalid(&pintle_machinery::field_path::Path::new("patch"), shown, why);
-                return Err(ApiError::invalid(&GroupResource::new("", ""), "", errors));
+                return Err(refused(format!("strict decoding error: {}", decoded.strict_errors.join(", "))));
             }
         }
     }

@@ -7,26 +7,11 @@ use super::modify::{self, Ownership, Written};
 use super::{Answer, Call, create, meta, present};
 use crate::codec;
 
-/// Resources that PUT creates when they are absent.
-const CREATED_BY_UPDATE: [(&str, &str); 12] = [
-    ("", "endpoints"),
-    ("", "events"),
-    ("events.k8s.io", "events"),
-    ("", "limitranges"),
-    ("", "services"),
-    ("coordination.k8s.io", "leases"),
-    ("rbac.authorization.k8s.io", "roles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("node.k8s.io", "runtimeclasses"),
-    ("scheduling.k8s.io", "priorityclasses"),
-];
-
 /// PUT of an object.
 pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
-    let object = codec::decode_body(call, body)?;
+    let mut object = codec::decode_body(call, body)?;
+    meta::check_namespace(&mut object, &call.info.namespace, call.resource.namespaced)?;
     let name = meta::text(&object, "name");
     if name.is_empty() {
         let message = format!(
@@ -41,20 +26,27 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let Some(current) = modify::current(call).await? else {
         return create_instead(call, object, dry_run).await;
     };
-    if call.resource.rules.versioned_update && meta::text(&object, "resourceVersion").is_empty() {
-        return Err(unversioned(call));
-    }
-    let make = |_: &serde_json::Value| Ok(object.clone());
+    let make = |old: &serde_json::Value| {
+        let known = meta::text(old, "uid");
+        match meta::text(&object, "uid") {
+            uid if uid.is_empty() || uid == known => Ok(object.clone()),
+            uid => Err(other_object(call, uid, known, dry_run)),
+        }
+    };
     let written = modify::modify_from(call, current, &make, Ownership::Update, dry_run).await?;
     answer(call, &written)
 }
 
-/// An update must say which version it changes.
-fn unversioned(call: &Call) -> ApiError {
-    use pintle_machinery::field_path::{ErrorList, Path};
-    let mut errors = ErrorList::new();
-    errors.invalid(&Path::new("metadata").child("resourceVersion"), 0, "must be specified for an update");
-    ApiError::invalid(&call.group_resource(), &call.info.name, errors)
+/// A body that says which object it is about must be about the one that is there.
+fn other_object(call: &Call, uid: &str, known: &str, dry_run: bool) -> ApiError {
+    let key = call.key();
+    // A dry run knows keys without the prefix of all.
+    let key = if dry_run { key.trim_start_matches("/registry") } else { &key };
+    let message = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
+         in precondition: {uid}, UID in object meta: {known}"
+    );
+    ApiError::conflict(&call.group_resource(), &call.info.name, message)
 }
 
 fn other_name(call: &Call, name: &str) -> ApiError {
@@ -63,11 +55,14 @@ fn other_name(call: &Call, name: &str) -> ApiError {
 }
 
 async fn create_instead(call: &Call, object: serde_json::Value, dry_run: bool) -> Answer {
-    let may_create = CREATED_BY_UPDATE.contains(&(call.resource.group.as_str(), call.resource.name.as_str()));
-    if !may_create || !call.info.subresource.is_empty() {
+    if !call.resource.rules.created_by_update || !call.info.subresource.is_empty() {
         return Err(call.not_found());
     }
-    if !meta::text(&object, "uid").is_empty() || !meta::text(&object, "resourceVersion").is_empty() {
+    let uid = meta::text(&object, "uid");
+    if !uid.is_empty() {
+        return Err(other_object(call, uid, "", dry_run));
+    }
+    if !meta::text(&object, "resourceVersion").is_empty() {
         return Err(ApiError::modified(&call.group_resource(), &call.info.name));
     }
     let (bytes, revision) = create::create_object(call, object, dry_run).await?;

@@ -8,6 +8,7 @@
 mod cells;
 mod columns;
 mod core;
+pub mod disabled;
 mod fields;
 mod names;
 mod table;
@@ -15,6 +16,8 @@ mod table;
 mod tests;
 mod validate;
 mod value;
+
+use std::time::Duration;
 
 use pintle_machinery::field_path::ErrorList;
 use serde_json::Value;
@@ -61,9 +64,10 @@ pub type Warnings = fn(&Context<'_>, &Value, Option<&Value>) -> Vec<String>;
 pub struct Rules {
     /// Clears or sets what a client may not choose on creation (status, generation is the engine's).
     pub prepare_create: Option<fn(&Context<'_>, &mut Value)>,
-    /// The same for an update: (context, new, old). Must also decide nothing about `metadata.generation`: the engine
-    /// raises it when anything outside metadata and status changed.
+    /// The same for an update: (context, new, old).
     pub prepare_update: Option<fn(&Context<'_>, &mut Value, &Value)>,
+    /// Adds to a valid new object what it gets when upstream's store reads it back.
+    pub complete_create: Option<fn(&mut Value)>,
     /// Errors of a new object (besides those of its metadata, which the engine checks).
     pub validate_create: Option<fn(&Context<'_>, &Value) -> ErrorList>,
     /// Errors of an update: (context, new, old).
@@ -82,10 +86,45 @@ pub struct Rules {
     pub field_value: Option<fn(&Value, &str) -> Option<String>>,
     /// Selectable fields of a served form whose stored form names them otherwise: (served, stored).
     pub field_aliases: &'static [(&'static str, &'static str)],
-    /// The engine keeps `metadata.generation` (1 on creation, raised on spec changes).
-    pub generation: bool,
-    /// A PUT must name the resource version that it starts from.
+    /// What the engine counts in `metadata.generation`.
+    pub generation: Generation,
+    /// An update must name the resource version that it starts from.
     pub versioned_update: bool,
+    /// A PUT creates what is absent.
+    pub created_by_update: bool,
+    /// A new object keeps the status that it comes with.
+    pub keeps_status: bool,
+    /// Objects are held by `spec.finalizers` too.
+    pub spec_finalizers: bool,
+    /// Objects go by themselves after that time without a write.
+    pub ttl: Option<Duration>,
+    /// Fields that a write to the resource itself doesn't own, besides the status where that is a subresource.
+    pub reset_by_main: &'static [&'static str],
+    /// Fields that a write to the status doesn't own.
+    pub reset_by_status: &'static [&'static str],
+    /// Where the spec of a pod is, by a dotted path: it has such fields as well.
+    pub pod_spec: Option<&'static str>,
+    /// Fields behind gates that are off, by dotted paths (`a[].b` for all items): they go unless the old object has them.
+    pub disabled: &'static [&'static str],
+    /// Finalizers may have names without a domain.
+    pub free_finalizers: bool,
+    /// An update checks `generateName` as a creation does.
+    pub renames: bool,
+    /// Faults of a new object's metadata are told only when it has no others.
+    pub metadata_last: bool,
+}
+
+/// How `metadata.generation` is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// It is not there.
+    None,
+    /// It is 1 for ever.
+    First,
+    /// It counts changes outside metadata and status, and of these fields of the metadata.
+    Counted(&'static [&'static str]),
+    /// The same, but the first is the client's.
+    Later,
 }
 
 impl Rules {
@@ -93,6 +132,7 @@ impl Rules {
     pub const NONE: Rules = Rules {
         prepare_create: None,
         prepare_update: None,
+        complete_create: None,
         validate_create: None,
         validate_update: None,
         warnings: None,
@@ -102,8 +142,19 @@ impl Rules {
         fields: &[],
         field_value: None,
         field_aliases: &[],
-        generation: false,
+        generation: Generation::None,
         versioned_update: false,
+        created_by_update: false,
+        keeps_status: false,
+        spec_finalizers: false,
+        ttl: None,
+        reset_by_main: &[],
+        reset_by_status: &["spec"],
+        pod_spec: None,
+        disabled: &[],
+        free_finalizers: false,
+        renames: false,
+        metadata_last: false,
     };
 }
 

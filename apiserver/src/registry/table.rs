@@ -1,8 +1,10 @@
 //! The table of all resources that deviate, one row each.
 
+use std::time::Duration;
+
 use super::core::prepare;
 use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};
-use super::{Rules, cells, columns, names, validate};
+use super::{Generation, Rules, cells, columns, names, validate};
 
 const NONE: Rules = Rules::NONE;
 /// Named after what the server shows of them only.
@@ -11,6 +13,9 @@ const fn shown(columns: &'static [super::Column], cells: Cells) -> Rules {
 }
 
 type Cells = fn(&serde_json::Value, jiff::Timestamp) -> Vec<serde_json::Value>;
+
+/// Events are kept for so long.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
 
 const APPS: &str = "apps";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -26,6 +31,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "pods",
         Rules {
+            disabled: &["status.nodeAllocatableResourceClaimStatuses"],
+            renames: true,
+            reset_by_status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
+            pod_spec: Some("spec"),
             validate_create: Some(validate::pod::create),
             validate_update: Some(validate::pod::update),
             prepare_create: Some(prepare::pod_create),
@@ -42,7 +51,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
                 "status.nominatedNodeName",
             ],
             field_value: Some(pod_field),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::PODS, cells::pods)
         },
     ),
@@ -50,9 +59,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "podtemplates",
         Rules {
+            pod_spec: Some("template.spec"),
             validate_create: Some(validate::config::pod_template),
             validate_update: Some(validate::config::pod_template_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::PODTEMPLATES, cells::podtemplates)
         },
     ),
@@ -60,10 +70,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "replicationcontrollers",
         Rules {
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::replication_controller),
+            validate_update: Some(validate::workload::replication_controller_update),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::REPLICATIONCONTROLLERS, cells::replicationcontrollers)
         },
     ),
@@ -71,7 +83,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "services",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::network::service),
+            warnings: Some(validate::network::service_warnings),
             validate_update: Some(validate::network::service_update),
             prepare_update: Some(prepare::service_update),
             validate_name: Some(names::label),
@@ -83,6 +97,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "endpoints",
         Rules {
+            created_by_update: true,
+            renames: true,
             validate_create: Some(validate::endpoint_slice::endpoints),
             validate_update: Some(validate::endpoint_slice::endpoints_update),
             ..shown(columns::ENDPOINTS, cells::endpoints)
@@ -92,9 +108,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "nodes",
         Rules {
+            renames: true,
+            keeps_status: true,
+            disabled: &["spec.configSource", "spec.podPreemptionPolicy", "status.config"],
             validate_create: Some(validate::config::node),
             validate_update: Some(validate::config::node_update),
-            prepare_create: Some(prepare::keep_status),
             fields: &["spec.unschedulable"],
             field_value: Some(node_field),
             ..shown(columns::NODES, cells::nodes)
@@ -104,6 +122,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "namespaces",
         Rules {
+            validate_update: Some(validate::config::namespace_update),
+            complete_create: Some(prepare::namespace_complete),
+            renames: true,
+            spec_finalizers: true,
             prepare_create: Some(prepare::namespace_create),
             prepare_update: Some(prepare::namespace_update),
             validate_name: Some(names::label),
@@ -115,6 +137,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "events",
         Rules {
+            created_by_update: true,
+            ttl: Some(EVENT_TTL),
+            metadata_last: true,
+            validate_name: Some(names::path_segment),
+            free_finalizers: true,
             validate_create: Some(validate::events::core),
             validate_update: Some(validate::events::core_update),
             fields: &[
@@ -138,6 +165,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "events.k8s.io",
         "events",
         Rules {
+            created_by_update: true,
+            ttl: Some(EVENT_TTL),
             validate_create: Some(validate::events::newer),
             validate_update: Some(validate::events::newer_update),
             field_aliases: &[
@@ -159,7 +188,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "secrets",
         Rules {
+            renames: true,
             validate_create: Some(validate::config::secret),
+            warnings: Some(validate::warnings::secret),
             validate_update: Some(validate::config::secret_update),
             prepare_update: Some(prepare::secret_update),
             fields: &["type"],
@@ -170,6 +201,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "configmaps",
         Rules {
+            renames: true,
             validate_create: Some(validate::config::config_map),
             validate_update: Some(validate::config::config_map_update),
             ..shown(columns::CONFIGMAPS, cells::configmaps)
@@ -179,6 +211,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "serviceaccounts",
         Rules {
+            prepare_create: Some(prepare::account_create),
+            prepare_update: Some(prepare::account_update),
+            renames: true,
             warnings: Some(validate::warnings::service_account),
             ..shown(columns::SERVICEACCOUNTS, cells::name_and_age)
         },
@@ -187,6 +222,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "limitranges",
         Rules {
+            created_by_update: true,
+            renames: true,
             validate_create: Some(validate::limit_range::limit_range),
             validate_update: Some(validate::limit_range::limit_range_update),
             ..NONE
@@ -205,6 +242,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "persistentvolumes",
         Rules {
+            renames: true,
             validate_create: Some(validate::storage::volume),
             validate_update: Some(validate::storage::volume_update),
             prepare_create: Some(prepare::volume_create),
@@ -216,6 +254,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "persistentvolumeclaims",
         Rules {
+            renames: true,
+            disabled: &["status.healthStatus"],
             validate_create: Some(validate::storage::claim),
             validate_update: Some(validate::storage::claim_update),
             warnings: Some(validate::warnings::claim),
@@ -228,9 +268,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "deployments",
         Rules {
+            reset_by_status: &["spec", "metadata.labels"],
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::deployment),
             validate_update: Some(validate::workload::deployment_update),
-            generation: true,
+            generation: Generation::Counted(&["annotations"]),
             ..shown(columns::DEPLOYMENTS, cells::deployments)
         },
     ),
@@ -238,11 +280,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "replicasets",
         Rules {
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::replica_set),
             validate_update: Some(validate::workload::replica_set_update),
             fields: &["status.replicas"],
             field_value: Some(replicas_field),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::REPLICASETS, cells::replicasets)
         },
     ),
@@ -250,11 +293,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "daemonsets",
         Rules {
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::daemon_set),
             validate_update: Some(validate::workload::daemon_set_update),
             prepare_create: Some(prepare::daemon_set_create),
             prepare_update: Some(prepare::daemon_set_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::DAEMONSETS, cells::daemonsets)
         },
     ),
@@ -262,9 +306,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "statefulsets",
         Rules {
+            validate_name: Some(names::label),
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::stateful_set),
             validate_update: Some(validate::workload::stateful_set_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::STATEFULSETS, cells::statefulsets)
         },
     ),
@@ -272,6 +318,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "controllerrevisions",
         Rules {
+            renames: true,
             validate_create: Some(validate::config::revision),
             validate_update: Some(validate::config::revision_update),
             ..shown(columns::CONTROLLERREVISIONS, cells::controllerrevisions)
@@ -281,12 +328,15 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "jobs",
         Rules {
+            disabled: &["spec.scheduling"],
+            complete_create: Some(prepare::job_complete),
+            pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::job::job),
             validate_update: Some(validate::job::job_update),
             prepare_create: Some(prepare::job_create),
             fields: &["status.successful"],
             field_value: Some(job_field),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::JOBS, cells::jobs)
         },
     ),
@@ -294,10 +344,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "cronjobs",
         Rules {
+            disabled: &["spec.jobTemplate.spec.scheduling"],
+            pod_spec: Some("spec.jobTemplate.spec.template.spec"),
             validate_create: Some(validate::job::cron_job),
             validate_update: Some(validate::job::cron_job_update),
             validate_name: Some(names::cron_job),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::CRONJOBS, cells::cronjobs)
         },
     ),
@@ -307,7 +359,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::autoscaling::autoscaler),
             validate_update: Some(validate::autoscaling::autoscaler_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::HORIZONTALPODAUTOSCALERS, cells::horizontalpodautoscalers)
         },
     ),
@@ -315,10 +367,13 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "policy",
         "poddisruptionbudgets",
         Rules {
+            metadata_last: true,
+            validate_name: Some(names::path_segment),
+            free_finalizers: true,
             validate_create: Some(validate::workload::budget),
             validate_update: Some(validate::workload::budget_update),
             versioned_update: true,
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::PODDISRUPTIONBUDGETS, cells::poddisruptionbudgets)
         },
     ),
@@ -326,10 +381,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "discovery.k8s.io",
         "endpointslices",
         Rules {
+            disabled: &["endpoints[].deprecatedTopology"],
+            renames: true,
             validate_create: Some(validate::endpoint_slice::create),
             warnings: Some(validate::endpoint_slice::warnings),
             validate_update: Some(validate::endpoint_slice::update),
-            generation: true,
+            generation: Generation::Counted(&["labels"]),
             ..shown(columns::ENDPOINTSLICES, cells::endpointslices)
         },
     ),
@@ -337,10 +394,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "ingresses",
         Rules {
+            renames: true,
             validate_create: Some(validate::ingress::create),
             warnings: Some(validate::ingress::warnings),
             validate_update: Some(validate::ingress::update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::INGRESSES, cells::ingresses)
         },
     ),
@@ -348,9 +406,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "ingressclasses",
         Rules {
+            renames: true,
             validate_create: Some(validate::cluster::ingress_class),
             validate_update: Some(validate::cluster::ingress_class_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::INGRESSCLASSES, cells::ingressclasses)
         },
     ),
@@ -360,7 +419,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::network_policy::create),
             validate_update: Some(validate::network_policy::update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::NETWORKPOLICIES, cells::networkpolicies)
         },
     ),
@@ -368,6 +427,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "ipaddresses",
         Rules {
+            renames: true,
             validate_create: Some(validate::addresses::address),
             validate_update: Some(validate::addresses::address_update),
             validate_name: Some(names::ip_address),
@@ -387,6 +447,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "coordination.k8s.io",
         "leases",
         Rules {
+            created_by_update: true,
+            free_finalizers: true,
+            disabled: &["spec.strategy", "spec.preferredHolder"],
             validate_create: Some(validate::config::lease),
             validate_update: Some(validate::config::lease_update),
             versioned_update: true,
@@ -397,9 +460,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "scheduling.k8s.io",
         "priorityclasses",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::config::priority_class),
             validate_update: Some(validate::config::priority_class_update),
-            generation: true,
+            generation: Generation::First,
             ..shown(columns::PRIORITYCLASSES, cells::priorityclasses)
         },
     ),
@@ -407,6 +471,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "node.k8s.io",
         "runtimeclasses",
         Rules {
+            created_by_update: true,
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::cluster::runtime_class),
             validate_update: Some(validate::cluster::runtime_class_update),
             versioned_update: true,
@@ -417,6 +484,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "storageclasses",
         Rules {
+            renames: true,
             validate_create: Some(validate::classes::storage_class),
             validate_update: Some(validate::classes::storage_class_update),
             ..shown(columns::STORAGECLASSES, cells::storageclasses)
@@ -426,6 +494,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "volumeattributesclasses",
         Rules {
+            renames: true,
             validate_create: Some(validate::classes::attributes_class),
             validate_update: Some(validate::classes::attributes_class_update),
             ..shown(columns::VOLUMEATTRIBUTESCLASSES, cells::volumeattributesclasses)
@@ -435,6 +504,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "volumeattachments",
         Rules {
+            renames: true,
+            reset_by_status: &["spec", "metadata"],
             validate_create: Some(validate::attachment::attachment),
             validate_update: Some(validate::attachment::attachment_update),
             prepare_create: Some(prepare::attachment_create),
@@ -446,6 +517,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "csinodes",
         Rules {
+            renames: true,
+            disabled: &["status.storageHealth"],
             validate_create: Some(validate::classes::node),
             validate_update: Some(validate::classes::node_update),
             versioned_update: true,
@@ -456,6 +529,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "csidrivers",
         Rules {
+            generation: Generation::Later,
             validate_create: Some(validate::classes::driver),
             validate_update: Some(validate::classes::driver_update),
             warnings: Some(validate::classes::driver_warnings),
@@ -467,6 +541,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "csistoragecapacities",
         Rules {
+            renames: true,
             validate_create: Some(validate::classes::capacity),
             validate_update: Some(validate::classes::capacity_update),
             versioned_update: true,
@@ -477,6 +552,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         RBAC,
         "roles",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::access::role),
             validate_update: Some(validate::access::role_update),
             validate_name: Some(names::path_segment),
@@ -487,6 +563,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         RBAC,
         "clusterroles",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::access::cluster_role),
             validate_update: Some(validate::access::cluster_role_update),
             validate_name: Some(names::path_segment),
@@ -497,6 +574,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         RBAC,
         "rolebindings",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::access::binding),
             validate_update: Some(validate::access::binding_update),
             validate_name: Some(names::path_segment),
@@ -507,6 +585,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         RBAC,
         "clusterrolebindings",
         Rules {
+            created_by_update: true,
             validate_create: Some(validate::access::binding),
             validate_update: Some(validate::access::binding_update),
             validate_name: Some(names::path_segment),
@@ -517,6 +596,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         CERTIFICATES,
         "certificatesigningrequests",
         Rules {
+            validate_name: Some(names::path_segment),
+            reset_by_main: &["spec"],
             validate_create: Some(validate::certificates::request),
             validate_update: Some(validate::certificates::request_update),
             prepare_update: Some(prepare::request_update),
@@ -528,6 +609,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         CERTIFICATES,
         "clustertrustbundles",
         Rules {
+            renames: true,
             validate_create: Some(validate::trust::bundle),
             validate_update: Some(validate::trust::bundle_update),
             validate_name: Some(validate::trust::bundle_name),
@@ -540,9 +622,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "validatingwebhookconfigurations",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::webhooks::configuration),
             validate_update: Some(validate::webhooks::configuration_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::VALIDATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
         },
@@ -551,9 +635,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "mutatingwebhookconfigurations",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::webhooks::configuration),
             validate_update: Some(validate::webhooks::configuration_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::MUTATINGWEBHOOKCONFIGURATIONS, cells::webhookconfigurations)
         },
@@ -562,9 +648,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "validatingadmissionpolicies",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::policies::validating),
             validate_update: Some(validate::policies::validating_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::VALIDATINGADMISSIONPOLICIES, cells::validatingadmissionpolicies)
         },
@@ -573,9 +661,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "mutatingadmissionpolicies",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::policies::mutating),
             validate_update: Some(validate::policies::mutating_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::MUTATINGADMISSIONPOLICIES, cells::mutatingadmissionpolicies)
         },
@@ -584,9 +674,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "validatingadmissionpolicybindings",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::policies::validating_binding),
             validate_update: Some(validate::policies::validating_binding_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::VALIDATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
         },
@@ -595,9 +687,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "mutatingadmissionpolicybindings",
         Rules {
+            free_finalizers: true,
+            renames: true,
             validate_create: Some(validate::policies::mutating_binding),
             validate_update: Some(validate::policies::mutating_binding_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::MUTATINGADMISSIONPOLICYBINDINGS, cells::admissionpolicybindings)
         },
@@ -606,9 +700,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         FLOW,
         "flowschemas",
         Rules {
+            renames: true,
+            reset_by_status: &["spec", "metadata", "metadata.generateName"],
             validate_create: Some(validate::flow::schema),
             validate_update: Some(validate::flow::schema_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::FLOWSCHEMAS, cells::flowschemas)
         },
     ),
@@ -616,9 +712,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         FLOW,
         "prioritylevelconfigurations",
         Rules {
+            renames: true,
+            reset_by_status: &["spec", "metadata", "metadata.generateName"],
             validate_create: Some(validate::flow::level),
             validate_update: Some(validate::flow::level_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::PRIORITYLEVELCONFIGURATIONS, cells::prioritylevelconfigurations)
         },
     ),
@@ -626,6 +724,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "apiregistration.k8s.io",
         "apiservices",
         Rules {
+            free_finalizers: true,
+            renames: true,
+            reset_by_status: &["spec", "metadata"],
             versioned_update: true,
             validate_create: Some(validate::cluster::api_service),
             validate_update: Some(validate::cluster::api_service_update),
@@ -634,12 +735,23 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         },
     ),
     (
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        Rules {
+            generation: Generation::Counted(&[]),
+            versioned_update: true,
+            free_finalizers: true,
+            reset_by_status: &["spec", "metadata"],
+            ..shown(columns::CUSTOMRESOURCEDEFINITIONS, cells::customresourcedefinitions)
+        },
+    ),
+    (
         "resource.k8s.io",
         "deviceclasses",
         Rules {
             validate_create: Some(validate::devices::class),
             validate_update: Some(validate::devices::class_update),
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::DEVICECLASSES, cells::name_and_age)
         },
     ),
@@ -649,8 +761,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::devices::taint_rule),
             validate_update: Some(validate::devices::taint_rule_update),
-            prepare_create: Some(prepare::taint_rule_create),
-            generation: true,
+            generation: Generation::Counted(&[]),
             versioned_update: true,
             ..NONE
         },
@@ -670,6 +781,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resource.k8s.io",
         "resourceclaims",
         Rules {
+            disabled: &[
+                "spec.devices.requests[].exactly.derivedAttributes",
+                "spec.devices.requests[].firstAvailable[].derivedAttributes",
+            ],
+            renames: true,
             validate_create: Some(validate::devices::claim),
             validate_update: Some(validate::devices::claim_update),
             ..shown(columns::RESOURCECLAIMS, cells::resourceclaims)
@@ -679,6 +795,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resource.k8s.io",
         "resourceclaimtemplates",
         Rules {
+            disabled: &[
+                "spec.spec.devices.requests[].exactly.derivedAttributes",
+                "spec.spec.devices.requests[].firstAvailable[].derivedAttributes",
+            ],
+            renames: true,
             validate_create: Some(validate::devices::template),
             validate_update: Some(validate::devices::template_update),
             ..shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)
@@ -688,19 +809,31 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "storagemigration.k8s.io",
         "storageversionmigrations",
         Rules {
+            renames: true,
+            reset_by_status: &["spec", "metadata"],
             validate_create: Some(validate::trust::migration),
+            versioned_update: true,
             validate_update: Some(validate::trust::migration_update),
-            ..NONE
+            ..shown(columns::STORAGEVERSIONMIGRATIONS, cells::storageversionmigrations)
         },
     ),
     (
         "resource.k8s.io",
         "resourceslices",
         Rules {
+            disabled: &[
+                "spec.skipNodeOperations",
+                "spec.partitionTypeAttribute",
+                "spec.devices[].nodeAllocatableResources",
+                "spec.devices[].attributes{}.ints",
+                "spec.devices[].attributes{}.bools",
+                "spec.devices[].attributes{}.strings",
+                "spec.devices[].attributes{}.versions",
+            ],
             validate_create: Some(validate::devices::slice),
             validate_update: Some(validate::devices::slice_update),
             fields: &["spec.nodeName", "spec.driver"],
-            generation: true,
+            generation: Generation::Counted(&[]),
             ..shown(columns::RESOURCESLICES, cells::resourceslices)
         },
     ),

@@ -48,6 +48,17 @@ fn report(failures: &[String]) {
     assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
 }
 
+/// The cache reads no deeper for selectors.
+#[test]
+fn selectable_fields_are_at_the_first_two_levels() {
+    for (group, resource, rules) in super::table::TABLE {
+        for field in rules.fields {
+            assert!(field.split('.').count() <= 2, "{field} of {resource}.{group}");
+            assert!(!field.starts_with("data.") && !field.starts_with("binaryData."), "{field} of {resource}.{group}");
+        }
+    }
+}
+
 #[test]
 fn cells_are_upstreams() {
     let now = "2026-11-30T08:01:00Z".parse().unwrap();

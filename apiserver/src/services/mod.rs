@@ -44,7 +44,9 @@ pub async fn reserve(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
-    plan::fill_families(new, call.state.config.service_cidr.addr().is_ipv6());
+    let v6 = call.state.config.service_cidr.addr().is_ipv6();
+    plan::fill_families(new, v6);
+    check_families(call, new, if v6 { "IPv6" } else { "IPv4" })?;
     let held = old.map(claims_of).unwrap_or_default();
     let mut taken = Vec::new();
     match fill(call, new, &held, dry_run, &mut taken).await {
@@ -57,6 +59,35 @@ pub async fn reserve(
             release(&call.state, taken).await;
             Err(error)
         }
+    }
+}
+
+/// The cluster has addresses of one family.
+fn check_families(call: &Call, service: &Value, own: &str) -> Result<(), ApiError> {
+    let (spec, path) = (&service["spec"], Path::new("spec"));
+    let mut errors = ErrorList::new();
+    let headless = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(|labels| labels.is_empty());
+    if spec["type"] == "ExternalName" || headless {
+        return Ok(());
+    }
+    for (index, family) in spec["ipFamilies"].as_array().into_iter().flatten().enumerate() {
+        if family != own {
+            let path = path.child("ipFamilies").index(index);
+            errors.invalid(&path, family.clone(), "not configured on this cluster");
+        }
+    }
+    if spec["ipFamilyPolicy"] == "RequireDualStack" {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.invalid(&path.child("ipFamilyPolicy"), "RequireDualStack", detail);
+    } else if spec["ipFamilyPolicy"] == "SingleStack" && spec["ipFamilies"].as_array().is_some_and(|all| all.len() > 1)
+    {
+        errors = ErrorList::new();
+        let detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+        errors.invalid(&path.child("ipFamilyPolicy"), "SingleStack", detail);
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors)),
     }
 }
 
@@ -241,7 +272,10 @@ async fn free_port(state: &Arc<State>, port: u16) -> Result<(), ApiError> {
 /// Gives back what belongs to Services that are no longer there (a crash between the two writes), and claims what
 /// Services have without a claim (a store of another server). Run before requests are served.
 pub async fn repair(state: &Arc<State>) -> Result<(), ApiError> {
-    let services = internal::list(state, "", "services", "");
+    let parsed = |group, resource| -> Vec<Value> {
+        internal::entries(state, group, resource, "").iter().map(|entry| entry.value()).collect()
+    };
+    let services = parsed("", "services");
     let held: Vec<(Claim, &Value)> =
         services.iter().flat_map(|service| claims_of(service).into_iter().map(move |claim| (claim, service))).collect();
     for (claim, service) in &held {
@@ -253,7 +287,7 @@ pub async fn repair(state: &Arc<State>) -> Result<(), ApiError> {
     let options = pintle_store::ListOptions::prefix(PORTS);
     let ports = state.store.list(options).await.map_err(storage_error)?;
     let claimed = ports.items.iter().filter_map(|kv| kv.key.strip_prefix(PORTS)?.parse().ok()).map(Claim::Port);
-    let addresses = internal::list(state, "networking.k8s.io", "ipaddresses", "");
+    let addresses = parsed("networking.k8s.io", "ipaddresses");
     let addressed = addresses
         .iter()
         .filter(|address| address["spec"]["parentRef"]["resource"] == "services")

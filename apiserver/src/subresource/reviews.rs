@@ -4,15 +4,16 @@ use http::StatusCode;
 use pintle_machinery::status::ApiError;
 
 use crate::auth::reviews;
-use crate::engine::{Answer, Call, present};
+use crate::engine::{Answer, Call, meta, present};
 use crate::{codec, managed};
 
 /// Answers a review.
 pub fn answer(call: &Call, body: &[u8]) -> Answer {
     let mut review = codec::decode_body(call, body)?;
-    if call.resource.name != "selfsubjectrulesreviews" {
-        managed::on_create(call, &mut review)?;
-    }
+    meta::check_namespace(&mut review, &call.info.namespace, call.resource.namespaced)?;
+    meta::wipe(&mut review);
+    codec::complete(call, &mut review);
+    managed::on_create(call, &mut review)?;
     let (auth, user) = (&call.state.auth, &call.user);
     let mut answer = match call.resource.name.as_str() {
         "subjectaccessreviews" => reviews::subject_access(&auth.authorizer, &review)?,

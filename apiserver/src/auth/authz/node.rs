@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::rules::Rule;
-use crate::auth::{Attributes, Objects, UserInfo, policy, text, texts};
+use crate::auth::{Attributes, Objects, UserInfo, policy, text};
 
 /// The group that kubelets are in.
 const NODES: &str = "system:nodes";
@@ -308,16 +308,6 @@ impl Own<'_> {
         let wanted = [format!("{field}={}", self.node), format!("{field}=={}", self.node)];
         self.request.field_selector.split(',').any(|term| wanted.iter().any(|w| term == w))
     }
-}
-
-/// The field selector that an access review's requirements stand for.
-pub fn selector_of(requirements: &Value) -> String {
-    let terms = items(requirements).filter(|r| text(r, &["operator"]) == "In").filter_map(|requirement| {
-        let values = texts(&requirement["values"]);
-        let [value] = values.as_slice() else { return None };
-        Some(format!("{}={value}", text(requirement, &["key"])))
-    });
-    terms.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -1,4 +1,3 @@
 //! Rules of the core group's kinds and of the small groups around it.
 
 pub mod prepare;
-pub mod qos;

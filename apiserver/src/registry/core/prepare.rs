@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::qos;
 use crate::registry::Context;
-use crate::registry::value::{at, default, get_mut, items, object_mut, remove, restore, set, text};
+use crate::registry::value::{at, default, get_mut, has, items, object_mut, remove, restore, set, text};
+use pintle_api::quota::qos;
 
 /// A new Pod waits to be scheduled.
 pub fn pod_create(context: &Context<'_>, pod: &mut Value) {
@@ -29,9 +29,6 @@ pub fn pod_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
 /// A new Namespace is active and held by the finalizer that empties it.
 pub fn namespace_create(_context: &Context<'_>, namespace: &mut Value) {
     set(namespace, "status", json!({"phase": "Active"}));
-    // Names that the server makes up come after the defaults.
-    let name = text(namespace, "metadata.name").to_owned();
-    set(object_mut(namespace, "metadata.labels"), "kubernetes.io/metadata.name", name);
     let spec = object_mut(namespace, "spec");
     let held = items(spec, "finalizers").iter().any(|finalizer| finalizer == "kubernetes");
     if !held {
@@ -39,6 +36,12 @@ pub fn namespace_create(_context: &Context<'_>, namespace: &mut Value) {
         finalizers.push("kubernetes".into());
         set(spec, "finalizers", finalizers);
     }
+}
+
+/// A name that the server made up becomes a label too.
+pub fn namespace_complete(namespace: &mut Value) {
+    let name = text(namespace, "metadata.name").to_owned();
+    set(object_mut(namespace, "metadata.labels"), "kubernetes.io/metadata.name", name);
 }
 
 /// Finalizers of a Namespace change through their own subresource only.
@@ -96,13 +99,17 @@ pub fn daemon_set_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     set(object_mut(new, "metadata.annotations"), TEMPLATE_GENERATION, generation.to_string());
 }
 
-/// A new taint is there since now.
-pub fn taint_rule_create(context: &Context<'_>, rule: &mut Value) {
-    remove(rule, "status");
-    let taint = object_mut(rule, "spec.taint");
-    if at(taint, "timeAdded").is_null() {
-        set(taint, "timeAdded", crate::engine::meta::timestamp(context.now));
+/// Secrets of a service account are told by their names.
+pub fn account_create(_context: &Context<'_>, account: &mut Value) {
+    for secret in account.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = at(secret, "name").clone();
+        *secret = if name.is_null() { json!({}) } else { json!({"name": name}) };
     }
+}
+
+/// The same when it is written again.
+pub fn account_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
+    account_create(context, new);
 }
 
 /// A new volume is pending, since now.
@@ -115,8 +122,14 @@ pub fn volume_create(context: &Context<'_>, volume: &mut Value) {
 pub fn volume_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     let phase = |volume: &Value| text(volume, "status.phase").to_owned();
     let told = |volume: &Value| text(volume, "status.lastPhaseTransitionTime").to_owned();
-    if context.subresource == Some("status") && phase(new) != phase(old) && told(new) == told(old) {
+    if context.subresource != Some("status") {
+        return;
+    }
+    let untold = told(new).is_empty();
+    if phase(new) != phase(old) && (untold || told(new) == told(old)) {
         set(object_mut(new, "status"), "lastPhaseTransitionTime", crate::engine::meta::timestamp(context.now));
+    } else if untold && !told(old).is_empty() {
+        set(object_mut(new, "status"), "lastPhaseTransitionTime", told(old));
     }
 }
 
@@ -139,17 +152,23 @@ pub fn request_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     }
 }
 
-/// Nodes bring their status along.
-pub fn keep_status(_context: &Context<'_>, _object: &mut Value) {}
-
 /// A Job tells its pods apart by its own uid, unless the user does it. What has no labels of its own has those of the pods.
 pub fn job_create(context: &Context<'_>, job: &mut Value) {
     remove(job, "status");
     if at(job, "spec.manualSelector") != &Value::Bool(true) {
         select_own_pods(job);
     }
+    // Labels that are by default those of the pods stay so.
     let labels = at(job, "spec.template.metadata.labels").clone();
-    if !context.labelled && labels.is_object() {
+    if !context.labelled && has(job, "metadata.labels") {
+        set(object_mut(job, "metadata"), "labels", labels);
+    }
+}
+
+/// What has no labels yet has those that its pods have got.
+pub fn job_complete(job: &mut Value) {
+    let labels = at(job, "spec.template.metadata.labels").clone();
+    if !has(job, "metadata.labels") && labels.is_object() {
         set(object_mut(job, "metadata"), "labels", labels);
     }
 }
@@ -181,6 +200,7 @@ pub fn service_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
     let same_type = text(new, "spec.type") == text(old, "spec.type");
     let before = old.get("spec").cloned().unwrap_or(Value::Null);
     let Some(spec) = get_mut(new, "spec") else { return };
+    one_address(spec, &before);
     let needs_ip = text(spec, "type") != "ExternalName" && text(&before, "type") != "ExternalName";
     if needs_ip && text(spec, "clusterIP").is_empty() && items(spec, "clusterIPs").is_empty() {
         restore(spec, &before, "clusterIP");
@@ -195,6 +215,18 @@ pub fn service_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
         keep_node_ports(spec, &before);
     } else {
         drop_exposure(spec, &before);
+    }
+}
+
+/// The two forms of a Service's address: where one was changed and the other left, the other follows.
+fn one_address(spec: &mut Value, before: &Value) {
+    let (first, was) = (text(spec, "clusterIP").to_owned(), text(before, "clusterIP"));
+    let same_list = items(spec, "clusterIPs") == items(before, "clusterIPs");
+    match (first.is_empty(), was.is_empty()) {
+        (true, false) if same_list => drop(remove(spec, "clusterIPs")),
+        (false, false) if first != was && same_list => spec["clusterIPs"] = json!([first]),
+        (false, true) if items(spec, "clusterIPs").is_empty() => set(spec, "clusterIPs", json!([first])),
+        _ => {}
     }
 }
 

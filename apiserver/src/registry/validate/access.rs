@@ -2,36 +2,64 @@
 
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
+use pintle_machinery::selector::label::Selector;
 use serde_json::Value;
 
-use super::{IMMUTABLE, one_of};
+use super::{IMMUTABLE, label_selector, one_of};
 use crate::registry::Context;
-use crate::registry::value::{at, items, text};
+use crate::registry::value::{at, has, items, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 fn rules(errors: &mut ErrorList, role: &Value, namespaced: bool) {
     for (index, rule) in items(role, "rules").iter().enumerate() {
         let path = Path::new("rules").index(index);
-        if items(rule, "verbs").is_empty() {
-            errors.required(&path.child("verbs"), "");
-        }
         let urls = items(rule, "nonResourceURLs");
-        if !urls.is_empty() {
-            let named = ["apiGroups", "resources", "resourceNames"].iter().any(|field| !items(rule, field).is_empty());
-            let detail = match (namespaced, named) {
-                (true, _) => "namespaced rules cannot apply to non-resource URLs",
-                (false, true) => "rules cannot apply to both regular resources and non-resource URLs",
-                (false, false) => continue,
-            };
-            errors.invalid(&path.child("nonResourceURLs"), urls.to_vec(), detail);
-            continue;
+        let named = ["apiGroups", "resources", "resourceNames"].iter().any(|field| !items(rule, field).is_empty());
+        match (urls.is_empty(), namespaced, named) {
+            (true, ..) => {
+                if items(rule, "apiGroups").is_empty() {
+                    errors.required(&path.child("apiGroups"), "resource rules must supply at least one api group");
+                }
+                if items(rule, "resources").is_empty() {
+                    errors.required(&path.child("resources"), "resource rules must supply at least one resource");
+                }
+            }
+            (false, namespaced, named) => {
+                let path = path.child("nonResourceURLs");
+                if namespaced {
+                    let detail = "namespaced rules cannot apply to non-resource URLs";
+                    errors.invalid(&path, urls.to_vec(), detail);
+                }
+                if named {
+                    let detail = "rules cannot apply to both regular resources and non-resource URLs";
+                    errors.invalid(&path, urls.to_vec(), detail);
+                }
+            }
         }
-        if items(rule, "apiGroups").is_empty() {
-            errors.required(&path.child("apiGroups"), "resource rules must supply at least one api group");
-        }
-        if items(rule, "resources").is_empty() {
-            errors.required(&path.child("resources"), "resource rules must supply at least one resource");
+    }
+    for (index, _) in items(role, "rules").iter().enumerate().filter(|(_, rule)| items(rule, "verbs").is_empty()) {
+        errors.required(&Path::new("rules").index(index).child("verbs"), "");
+    }
+}
+
+/// Which other roles a ClusterRole gathers.
+fn aggregation(errors: &mut ErrorList, role: &Value) {
+    if !has(role, "aggregationRule") {
+        return;
+    }
+    let path = Path::new("aggregationRule").child("clusterRoleSelectors");
+    let selectors = items(role, "aggregationRule.clusterRoleSelectors");
+    if selectors.is_empty() {
+        let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        return errors.required(&path, detail);
+    }
+    for (index, selector) in selectors.iter().enumerate() {
+        let path = path.index(index);
+        label_selector(errors, &path, selector);
+        if Selector::from_object(Some(selector)).is_err() {
+            // The stop is upstream's.
+            errors.push(FieldError::new(Fault::Invalid, &path, Value::Null, "invalid label selector."));
         }
     }
 }
@@ -52,6 +80,7 @@ pub fn role_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorLis
 pub fn cluster_role(_context: &Context<'_>, role: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     rules(&mut errors, role, false);
+    aggregation(&mut errors, role);
     errors
 }
 
@@ -68,21 +97,25 @@ pub fn binding(context: &Context<'_>, binding: &Value) -> ErrorList {
     one_of(&mut errors, &path.child("apiGroup"), text(reference, "apiGroup"), &[GROUP]);
     let kinds: &[&str] = if context.resource == "rolebindings" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     one_of(&mut errors, &path.child("kind"), text(reference, "kind"), kinds);
-    match text(reference, "name") {
-        "" => errors.required(&path.child("name"), ""),
-        name => errors.invalid_each(&path.child("name"), name, names::path_segment(name)),
+    let name = text(reference, "name");
+    if !name.is_empty() {
+        errors.invalid_each(&path.child("name"), name, names::path_segment(name));
     }
     for (index, subject) in items(binding, "subjects").iter().enumerate() {
         self::subject(&mut errors, context, subject, &Path::new("subjects").index(index));
+    }
+    if name.is_empty() {
+        errors.required(&path.child("name"), "");
+    }
+    let subjects = items(binding, "subjects").iter().enumerate();
+    for (index, _) in subjects.filter(|(_, subject)| text(subject, "name").is_empty()) {
+        errors.required(&Path::new("subjects").index(index).child("name"), "");
     }
     errors
 }
 
 fn subject(errors: &mut ErrorList, context: &Context<'_>, subject: &Value, path: &Path) {
     let (name, group) = (text(subject, "name"), text(subject, "apiGroup"));
-    if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    }
     match text(subject, "kind") {
         "ServiceAccount" => {
             if !name.is_empty() {

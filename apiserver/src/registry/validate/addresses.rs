@@ -64,8 +64,8 @@ pub fn address(_context: &Context<'_>, address: &Value) -> ErrorList {
 }
 
 /// An update of an IPAddress: it stays with whom it belongs to.
-pub fn address_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
+pub fn address_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = address(context, new);
     if at(new, "spec.parentRef") != at(old, "spec.parentRef") {
         errors.invalid(&Path::new("spec").child("parentRef"), Value::Null, IMMUTABLE);
     }

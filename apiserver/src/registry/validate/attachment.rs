@@ -18,10 +18,10 @@ pub fn attachment(_context: &Context<'_>, attachment: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = at(attachment, "spec");
-    attacher(&mut errors, &path.child("attacher"), text(spec, "attacher"));
     source(&mut errors, at(spec, "source"), &path.child("source"));
     let node = text(spec, "nodeName");
     errors.invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node));
+    attacher(&mut errors, &path.child("attacher"), text(spec, "attacher"));
     status(&mut errors, at(attachment, "status"), &Path::new("status"));
     errors
 }

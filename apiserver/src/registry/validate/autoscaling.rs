@@ -4,10 +4,10 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::resources::quantity;
 use super::{NOT_NEGATIVE, one_of};
 use crate::registry::Context;
 use crate::registry::value::{at, has, int, items, number, text};
+use pintle_api::quota::amounts::quantity;
 
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
@@ -16,6 +16,8 @@ const SOURCES: [(&str, &str); 5] = [
     ("Pods", "pods"),
     ("Resource", "resource"),
 ];
+/// The same in the order in which they are looked for.
+const LOOKED_AT: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 /// The longest window and the longest period of a policy, in seconds.
 const LONGEST_WINDOW: i64 = 3600;
 const LONGEST_PERIOD: i64 = 1800;
@@ -29,8 +31,8 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
     if let Some(min) = min.filter(|min| *min < 0) {
         errors.invalid(&path.child("minReplicas"), min, NOT_NEGATIVE);
     }
-    if max < 1 {
-        errors.required(&path.child("maxReplicas"), "");
+    if max < 0 {
+        errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to 1");
     }
     if min.is_some_and(|min| max < min) {
         errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to `minReplicas`");
@@ -42,6 +44,9 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
         if let Some(rules) = rules {
             scaling(&mut errors, rules, &path.child("behavior").child(direction));
         }
+    }
+    if max == 0 {
+        errors.required(&path.child("maxReplicas"), "");
     }
     errors
 }
@@ -68,7 +73,7 @@ fn reference(errors: &mut ErrorList, reference: &Value, path: &Path, target: boo
     if slashes > 1 {
         let detail = format!("unexpected GroupVersion string: {version}");
         errors.invalid(&path.child("apiVersion"), version, detail);
-    } else if target && version.is_empty() && text(reference, "kind") != "ReplicationController" {
+    } else if target && slashes == 0 && text(reference, "kind") != "ReplicationController" {
         errors.invalid(&path.child("apiVersion"), version, "apiVersion must specify API group");
     }
 }
@@ -91,25 +96,27 @@ fn one_metric(errors: &mut ErrorList, metric: &Value, path: &Path) {
     if ty.is_empty() {
         errors.required(&path.child("type"), "must specify a metric source type");
     }
-    let Some((_, own)) = SOURCES.iter().find(|(known, _)| *known == ty) else {
-        errors.not_supported(&path.child("type"), ty, &SOURCES.map(|(known, _)| known));
-        return;
-    };
-    if !has(metric, own) {
-        errors.required(&path.child(own), "must populate information for the given metric source");
-    }
-    for (_, other) in SOURCES.iter().filter(|(_, other)| other != own && has(metric, other)) {
-        errors.forbidden(&path.child(other), "must populate the given metric source only");
-    }
-    let source = at(metric, own);
-    if !source.is_null() {
-        let path = path.child(own);
-        match ty {
-            "Object" => object_source(errors, source, &path),
-            "External" => external_source(errors, source, &path),
-            "Pods" => pods_source(errors, source, &path),
-            _ => resource_source(errors, source, &path, ty == "ContainerResource"),
+    // Only the first source is looked into, whatever the type says.
+    let present: Vec<&str> = LOOKED_AT.into_iter().filter(|field| has(metric, field)).collect();
+    if let Some(first) = present.first() {
+        let (source, path) = (at(metric, first), path.child(first));
+        match *first {
+            "object" => object_source(errors, source, &path),
+            "external" => external_source(errors, source, &path),
+            "pods" => pods_source(errors, source, &path),
+            field => resource_source(errors, source, &path, field == "containerResource"),
         }
+    }
+    let own = SOURCES.iter().find(|(known, _)| *known == ty).map(|(_, own)| *own);
+    match own {
+        None => errors.not_supported(&path.child("type"), ty, &SOURCES.map(|(known, _)| known)),
+        Some(own) if !has(metric, own) => {
+            errors.required(&path.child(own), "must populate information for the given metric source");
+        }
+        Some(_) => {}
+    }
+    for other in present.iter().filter(|field| present.len() != 1 && Some(**field) != own) {
+        errors.forbidden(&path.child(other), "must populate the given metric source only");
     }
 }
 

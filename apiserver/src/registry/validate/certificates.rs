@@ -50,7 +50,7 @@ pub fn request(_context: &Context<'_>, request: &Value) -> ErrorList {
     let shown = text(spec, "request");
     let bytes = base64::engine::general_purpose::STANDARD.decode(shown).unwrap_or_default();
     if let Some(fault) = request_fault(&bytes) {
-        errors.invalid(&path.child("request"), shown, fault);
+        errors.invalid(&path.child("request"), at(spec, "request").clone(), fault);
     }
     let usages = path.child("usages");
     let given = items(spec, "usages");

@@ -6,10 +6,10 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::resources::quantity;
 use super::{IMMUTABLE, NOT_NEGATIVE, label_selector, one_of, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, has, int, items, number, text};
+use pintle_api::quota::amounts::quantity;
 
 /// So many parameters with so many bytes in all.
 const PARAMETERS: usize = 512;
@@ -59,13 +59,14 @@ pub fn attributes_class(_context: &Context<'_>, class: &Value) -> ErrorList {
 }
 
 /// An update of a VolumeAttributesClass: nothing but metadata changes.
-pub fn attributes_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+pub fn attributes_class_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     for field in ["driverName", "parameters"] {
         if at(new, field) != at(old, field) {
             errors.forbidden(&Path::new(field), format!("updates to {field} are forbidden."));
         }
     }
+    errors.extend(attributes_class(context, new));
     errors
 }
 
@@ -216,8 +217,10 @@ pub fn driver_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
 
 /// Warnings about a CSIDriver.
 pub fn driver_warnings(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
-    let exposed =
-        old.is_none() && !items(new, "spec.tokenRequests").is_empty() && !has(new, "spec.serviceAccountTokenInSecrets");
+    let untold = |driver: &Value| {
+        !items(driver, "spec.tokenRequests").is_empty() && !has(driver, "spec.serviceAccountTokenInSecrets")
+    };
+    let exposed = untold(new) && !old.is_some_and(untold);
     let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
                 possible logging of tokens in volume attributes";
     exposed.then(|| text.to_owned()).into_iter().collect()

@@ -6,7 +6,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::resources::Name;
-use super::{IMMUTABLE, labels, one_of, unchanged};
+use super::{IMMUTABLE, labels, one_of};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, flag, has, int, items, number, text};
 
@@ -18,13 +18,18 @@ pub fn api_service(_context: &Context<'_>, service: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(service, "spec");
     let (group, version) = (text(spec, "group"), text(spec, "version"));
-    let (name, wanted) = (text(service, "metadata.name"), format!("{version}.{group}"));
-    if name != wanted {
-        let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
-        errors.invalid(&Path::new("metadata").child("name"), name, detail);
+    let wanted = format!("{version}.{group}");
+    for field in ["generateName", "name"] {
+        let name = text(&service["metadata"], field);
+        if !name.is_empty() && name != wanted {
+            let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
+            errors.invalid(&Path::new("metadata").child(field), name, detail);
+        }
     }
     if !group.is_empty() {
         errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
+    } else if version != "v1" {
+        errors.required(&path.child("group"), "only v1 may have an empty group and it better be legacy kube");
     }
     errors.invalid_each(&path.child("version"), version, names::dns1035_label(version));
     for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
@@ -82,10 +87,6 @@ pub fn api_service_update(context: &Context<'_>, new: &Value, _old: &Value) -> E
 /// RuntimeClass.
 pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    match text(class, "handler") {
-        "" => errors.required(&Path::new("handler"), ""),
-        handler => errors.invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)),
-    }
     for (name, amount) in entries(class, "overhead.podFixed") {
         let path = Path::new("overhead").child("limits").key(name);
         Name(name).check_container(&mut errors, &path);
@@ -97,12 +98,16 @@ pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let tolerations = items(class, "scheduling.tolerations");
     super::placement::tolerations_at(&mut errors, tolerations, &path);
     super::placement::duplicate_tolerations(&mut errors, tolerations, &path);
+    match text(class, "handler") {
+        "" => errors.required(&Path::new("handler"), ""),
+        handler => errors.invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)),
+    }
     errors
 }
 
 /// An update of a RuntimeClass: the handler stays.
-pub fn runtime_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
+pub fn runtime_class_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = runtime_class(context, new);
     if new["handler"] != old["handler"] {
         errors.invalid(&Path::new("handler"), Value::Null, IMMUTABLE);
     }
@@ -122,7 +127,11 @@ pub fn ingress_class(_context: &Context<'_>, class: &Value) -> ErrorList {
 pub fn ingress_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
-    unchanged(&mut errors, &path.child("controller"), at(new, "spec.controller"), at(old, "spec.controller"));
+    let name = text(new, "spec.controller");
+    if name != text(old, "spec.controller") {
+        errors.invalid(&path.child("controller"), name, IMMUTABLE);
+    }
+    controller(&mut errors, name, &path.child("controller"));
     parameters(&mut errors, at(new, "spec.parameters"), &path.child("parameters"));
     errors
 }

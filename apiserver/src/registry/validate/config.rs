@@ -83,8 +83,9 @@ pub fn secret(_context: &Context<'_>, secret: &Value) -> ErrorList {
         match data.get(*key) {
             None => errors.required(&path.key(key), ""),
             Some(value) if key.starts_with(".docker") => {
-                if serde_json::from_slice::<Value>(&decoded(value)).is_err() {
-                    let detail = "invalid character looking for beginning of value";
+                let bytes = decoded(value);
+                if serde_json::from_slice::<Value>(&bytes).is_err() {
+                    let detail = json_fault(&bytes);
                     errors.invalid(&path.key(key), "<secret contents redacted>", detail);
                 }
             }
@@ -153,8 +154,11 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
         errors.forbidden(&path.child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
     }
     let before = text(old, "spec.providerID");
-    if !before.is_empty() && text(new, "spec.providerID") != before {
-        errors.forbidden(&path.child("providerID"), "node updates may not change providerID except from \"\" to valid");
+    let now = text(new, "spec.providerID");
+    if !before.is_empty() && now != before {
+        let detail =
+            if now.is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
+        errors.invalid(&path.child("providerID"), Value::Null, detail);
     }
     errors
 }
@@ -174,17 +178,37 @@ pub fn pod_template_update(context: &Context<'_>, new: &Value, _old: &Value) -> 
 /// ControllerRevision.
 pub fn revision(_context: &Context<'_>, revision: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    if !has(revision, "data") {
-        errors.required(&Path::new("data"), "data is mandatory");
+    match at(revision, "data") {
+        Value::Null => errors.required(&Path::new("data"), "data is mandatory"),
+        Value::Object(_) => {}
+        _ => errors.required(&Path::new("data"), "data must be a valid JSON object"),
     }
     super::not_negative(&mut errors, revision, &Path::root(), &["revision"]);
     errors
 }
 
 /// An update of a ControllerRevision: what it keeps stays.
-pub fn revision_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = revision(context, new);
+pub fn revision_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    super::not_negative(&mut errors, new, &Path::root(), &["revision"]);
     unchanged(&mut errors, &Path::new("data"), at(new, "data"), at(old, "data"));
+    errors
+}
+
+/// An update of a Namespace: it terminates when it is deleted, not before.
+pub fn namespace_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let phase = text(new, "status.phase");
+    if context.subresource == Some("status") {
+        let (deleted, terminating) = (has(new, "metadata.deletionTimestamp"), phase == "Terminating");
+        let detail = match (deleted, terminating) {
+            (false, true) => "may only be 'Active' if `deletionTimestamp` is empty",
+            (true, false) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+            _ => return errors,
+        };
+        // The capital is upstream's.
+        errors.invalid(&Path::new("status").child("Phase"), phase, detail);
+    }
     errors
 }
 
@@ -231,7 +255,10 @@ pub fn priority_class(_context: &Context<'_>, class: &Value) -> ErrorList {
         errors.forbidden(&Path::new("value"), detail);
     }
     let policy = text(class, "preemptionPolicy");
-    one_of(&mut errors, &Path::new("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
+    match policy {
+        "" => errors.required(&Path::new("preemptionPolicy"), ""),
+        policy => one_of(&mut errors, &Path::new("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]),
+    }
     errors
 }
 
@@ -243,4 +270,12 @@ pub fn priority_class_update(_context: &Context<'_>, new: &Value, old: &Value) -
     }
     unchanged(&mut errors, &Path::new("preemptionPolicy"), &new["preemptionPolicy"], &old["preemptionPolicy"]);
     errors
+}
+
+/// What Go says of text that is no JSON, as far as its first character tells.
+fn json_fault(bytes: &[u8]) -> String {
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(byte) => format!("invalid character '{}' looking for beginning of value", char::from(*byte)),
+    }
 }

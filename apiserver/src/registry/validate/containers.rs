@@ -2,16 +2,14 @@
 
 use std::collections::HashSet;
 
+use pintle_api::quota::amounts::quantity;
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
-use pintle_machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::resources::Name;
-use super::{one_of, port};
-use crate::registry::value::{at, entries, has, int, items, text};
-
-const ENV_SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+use super::{environment, mounts, one_of, port};
+use crate::registry::value::{at, entries, has, int, items, number, text};
 
 /// All containers of one list; `taken` are the names of those in the lists before.
 pub fn all(errors: &mut ErrorList, list: &[Value], path: &Path, taken: &mut HashSet<String>, volumes: &HashSet<&str>) {
@@ -22,6 +20,7 @@ pub fn all(errors: &mut ErrorList, list: &[Value], path: &Path, taken: &mut Hash
         if !name.is_empty() && !taken.insert(name.to_owned()) {
             errors.duplicate(&path.child("name"), name);
         }
+        restart(errors, container, &path);
         if is_init(&path) && text(container, "restartPolicy") != "Always" {
             for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if has(container, field) {
@@ -31,6 +30,40 @@ pub fn all(errors: &mut ErrorList, list: &[Value], path: &Path, taken: &mut Hash
             }
         } else {
             probes(errors, container, &path);
+        }
+    }
+}
+
+/// When a container starts again.
+fn restart(errors: &mut ErrorList, container: &Value, path: &Path) {
+    const MOST: usize = 20;
+    const MOST_CODES: usize = 255;
+    let rules = items(container, "restartPolicyRules");
+    let of_policy = path.child("restartPolicy");
+    if has(container, "restartPolicy") {
+        one_of(errors, &of_policy, text(container, "restartPolicy"), &["Always", "Never", "OnFailure"]);
+    } else if !rules.is_empty() {
+        errors.required(&of_policy, "must specify restartPolicy when restart rules are used");
+        if is_init(path) {
+            return;
+        }
+    }
+    let path = path.child("restartPolicyRules");
+    if rules.len() > MOST {
+        errors.too_many(&path, rules.len(), MOST);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = path.index(index);
+        one_of(errors, &path.child("action"), text(rule, "action"), &["Restart", "RestartAllContainers"]);
+        let path = path.child("exitCodes");
+        if !has(rule, "exitCodes") {
+            errors.required(&path, "must be specified");
+            continue;
+        }
+        one_of(errors, &path.child("operator"), text(rule, "exitCodes.operator"), &["In", "NotIn"]);
+        let codes = items(rule, "exitCodes.values");
+        if codes.len() > MOST_CODES {
+            errors.too_many(&path.child("values"), codes.len(), MOST_CODES);
         }
     }
 }
@@ -53,9 +86,9 @@ fn one(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet
     let policy = text(container, "terminationMessagePolicy");
     one_of(errors, &path.child("terminationMessagePolicy"), policy, &["File", "FallbackToLogsOnError"]);
     ports(errors, container, &path.child("ports"));
-    environment(errors, container, path);
-    mounts(errors, container, &path.child("volumeMounts"), volumes);
-    devices(errors, container, &path.child("volumeDevices"), volumes);
+    environment::variables(errors, container, path, volumes);
+    mounts::mounts(errors, container, &path.child("volumeMounts"), volumes);
+    mounts::devices(errors, container, &path.child("volumeDevices"), volumes);
     let policy = text(container, "imagePullPolicy");
     one_of(errors, &path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
     resources(errors, at(container, "resources"), &path.child("resources"));
@@ -73,22 +106,6 @@ fn resize_policy(errors: &mut ErrorList, policies: &[Value], path: &Path) {
         match text(policy, "restartPolicy") {
             "" => errors.required(path, ""),
             restart => one_of(errors, path, restart, &["NotRequired", "RestartContainer"]),
-        }
-    }
-}
-
-fn devices(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet<&str>) {
-    for (index, device) in items(container, "volumeDevices").iter().enumerate() {
-        let path = path.index(index);
-        let name = text(device, "name");
-        if name.is_empty() {
-            errors.required(&path.child("name"), "");
-        } else if !volumes.contains(name) {
-            errors.not_found(&path.child("name"), name);
-        }
-        match text(device, "devicePath") {
-            "" => errors.required(&path.child("devicePath"), ""),
-            place => super::volumes::no_backsteps(errors, place, &path.child("devicePath")),
         }
     }
 }
@@ -140,121 +157,6 @@ fn ports(errors: &mut ErrorList, container: &Value, path: &Path) {
     }
 }
 
-fn environment(errors: &mut ErrorList, container: &Value, path: &Path) {
-    for (index, variable) in items(container, "env").iter().enumerate() {
-        let path = path.child("env").index(index);
-        match text(variable, "name") {
-            "" => errors.required(&path.child("name"), ""),
-            name => errors.invalid_each(&path.child("name"), name, names::env_var(name)),
-        }
-        if has(variable, "valueFrom") {
-            env_source(errors, variable, &path.child("valueFrom"));
-        }
-    }
-    for (index, source) in items(container, "envFrom").iter().enumerate() {
-        // Which of the sources it is isn't told.
-        let list = path.child("envFrom");
-        let path = list.index(index);
-        match (has(source, "configMapRef"), has(source, "secretRef")) {
-            (false, false) => errors.invalid(&list, "", "must specify one of: `configMapRef` or `secretRef`"),
-            (true, true) => errors.invalid(&list, "", "may not have more than one field specified at a time"),
-            _ => {}
-        }
-        for field in ["configMapRef", "secretRef"].into_iter().filter(|field| has(source, field)) {
-            if text(&source[field], "name").is_empty() {
-                errors.required(&path.child(field).child("name"), "");
-            }
-        }
-    }
-}
-
-fn env_source(errors: &mut ErrorList, variable: &Value, path: &Path) {
-    let source = &variable["valueFrom"];
-    let given: Vec<&str> = ENV_SOURCES.into_iter().filter(|field| has(source, field)).collect();
-    for field in &given {
-        let path = path.child(field);
-        let reference = &source[*field];
-        match *field {
-            "fieldRef" => {
-                let field = text(reference, "fieldPath");
-                if field.is_empty() {
-                    errors.required(&path.child("fieldPath"), "");
-                } else if !known_field(field) {
-                    let detail = format!("error converting fieldPath: field label not supported: {field}");
-                    errors.invalid(&path.child("fieldPath"), field, detail);
-                }
-            }
-            "resourceFieldRef" if text(reference, "resource").is_empty() => {
-                errors.required(&path.child("resource"), "");
-            }
-            "configMapKeyRef" | "secretKeyRef" => {
-                for part in ["name", "key"].into_iter().filter(|part| text(reference, part).is_empty()) {
-                    errors.required(&path.child(part), "");
-                }
-            }
-            _ => {}
-        }
-    }
-    match given.len() {
-        0 => {
-            let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-            errors.invalid(path, "", detail);
-        }
-        1 if !text(variable, "value").is_empty() => {
-            errors.invalid(path, "", "may not be specified when `value` is not empty");
-        }
-        1 => {}
-        _ => errors.invalid(path, "", "may not have more than one field specified at a time"),
-    }
-}
-
-fn known_field(field: &str) -> bool {
-    const FIELDS: [&str; 9] = [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    ];
-    let keyed = ["metadata.labels['", "metadata.annotations['"];
-    FIELDS.contains(&field) || keyed.iter().any(|prefix| field.starts_with(prefix) && field.ends_with("']"))
-}
-
-fn mounts(errors: &mut ErrorList, container: &Value, path: &Path, volumes: &HashSet<&str>) {
-    let mut taken = HashSet::new();
-    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
-        let path = path.index(index);
-        let name = text(mount, "name");
-        if name.is_empty() {
-            errors.required(&path.child("name"), "");
-        }
-        if !volumes.contains(name) {
-            errors.not_found(&path.child("name"), name);
-        }
-        let place = text(mount, "mountPath");
-        if place.is_empty() {
-            errors.required(&path.child("mountPath"), "");
-        }
-        if !taken.insert(place) {
-            errors.invalid(&path.child("mountPath"), place, "must be unique");
-        }
-        let sub_path = text(mount, "subPath");
-        if sub_path.starts_with('/') {
-            errors.invalid(&path.child("subPath"), sub_path, "must be a relative path");
-        } else if sub_path.split('/').any(|part| part == "..") {
-            errors.invalid(&path.child("subPath"), sub_path, "must not contain '..'");
-        }
-    }
-}
-
-fn amount(value: &Value) -> Option<Quantity> {
-    value.as_str().and_then(|text| text.parse().ok())
-}
-
 /// Limits and requests of a container.
 pub fn resources(errors: &mut ErrorList, resources: &Value, path: &Path) {
     for list in ["limits", "requests"] {
@@ -297,7 +199,7 @@ pub fn pod_resources(errors: &mut ErrorList, spec: &Value, path: &Path) {
                 let whole =
                     json!({"spec": {"containers": spec["containers"], "initContainers": spec["initContainers"]}});
                 let sum = pintle_api::quota::pod::total(&whole, pintle_api::quota::pod::Side::Requests).get(name);
-                if let Some((sum, given)) = sum.zip(amount(value)).filter(|(sum, given)| given < sum && known) {
+                if let Some((sum, given)) = sum.zip(quantity(value)).filter(|(sum, given)| given < sum && known) {
                     let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
                     errors.invalid(&path_of, given.to_string(), detail);
                 }
@@ -311,7 +213,7 @@ pub fn pod_resources(errors: &mut ErrorList, spec: &Value, path: &Path) {
 
 fn not_above_limit(errors: &mut ErrorList, resources: &Value, name: &str, request: &Value, path: &Path) {
     let limit = at(resources, "limits").get(name);
-    let Some((limit, wanted)) = limit.and_then(amount).zip(amount(request)) else { return };
+    let Some((limit, wanted)) = limit.and_then(quantity).zip(quantity(request)) else { return };
     if wanted > limit {
         errors.invalid(path, wanted.to_string(), format!("must be less than or equal to {name} limit of {limit}"));
     } else if !Name(name).may_be_overcommitted() && wanted != limit {
@@ -335,6 +237,15 @@ fn probes(errors: &mut ErrorList, container: &Value, path: &Path) {
         handler(errors, probe, &path);
         let fields = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
         super::not_negative(errors, probe, &path, &fields);
+        if let Some(grace) = number(probe, "terminationGracePeriodSeconds") {
+            let path = path.child("terminationGracePeriodSeconds");
+            if grace <= 0 {
+                errors.invalid(&path, grace, "must be greater than 0");
+            }
+            if name == "readinessProbe" {
+                errors.invalid(&path, grace, "must not be set for readinessProbes");
+            }
+        }
         if name != "readinessProbe" && int(probe, "successThreshold") != 1 {
             errors.invalid(&path.child("successThreshold"), int(probe, "successThreshold"), "must be 1");
         }
@@ -362,10 +273,8 @@ fn handler(errors: &mut ErrorList, handler: &Value, path: &Path) {
                 }
                 port(errors, &path.child("port"), at(action, "port"));
                 one_of(errors, &path.child("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
-                for (index, header) in items(action, "httpHeaders").iter().enumerate() {
-                    let name = text(header, "name");
-                    let path = path.child("httpHeaders").index(index).child("name");
-                    errors.invalid_each(&path, name, names::http_header(name));
+                for name in items(action, "httpHeaders").iter().map(|header| text(header, "name")) {
+                    errors.invalid_each(&path.child("httpHeaders"), name, names::http_header(name));
                 }
             }
             "tcpSocket" | "grpc" => port(errors, &path.child("port"), at(action, "port")),

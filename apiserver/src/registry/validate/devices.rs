@@ -84,14 +84,40 @@ pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
 pub fn template(_context: &Context<'_>, template: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
-    labels(&mut errors, &path.child("metadata").child("labels"), template, "spec.metadata.labels");
+    template_metadata(&mut errors, at(template, "spec.metadata"), &path.child("metadata"));
     claim_spec(&mut errors, at(template, "spec.spec"), &path.child("spec"));
     errors
 }
 
+/// Metadata for objects that are made of a template: labels and annotations.
+fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
+    // The spelling of uID is upstream's.
+    const FIXED: [(&str, &str); 12] = [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("selfLink", "selfLink"),
+        ("uid", "uID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("ownerReferences", "ownerReferences"),
+        ("finalizers", "finalizers"),
+    ];
+    for (_, shown) in FIXED.into_iter().filter(|(field, _)| has(metadata, field)) {
+        errors.forbidden(&path.child(shown), "cannot be set");
+    }
+    labels(errors, &path.child("labels"), metadata, "labels");
+    for (key, _) in entries(metadata, "annotations") {
+        errors.invalid_each(&path.child("annotations"), key, names::qualified(&key.to_lowercase()));
+    }
+}
+
 /// An update of a ResourceClaimTemplate: nothing but metadata changes.
-pub fn template_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
+pub fn template_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = template(context, new);
     unchanged(&mut errors, &Path::new("spec"), at(new, "spec"), at(old, "spec"));
     errors
 }
@@ -140,7 +166,6 @@ fn configurations(errors: &mut ErrorList, list: &[Value], requests: Option<&Hash
             errors.required(&path, "");
             continue;
         }
-        driver(errors, text(opaque, "driver"), &path.child("driver"));
         match at(opaque, "parameters") {
             Value::Null => errors.required(&path.child("parameters"), ""),
             Value::Object(_) => {}
@@ -150,6 +175,7 @@ fn configurations(errors: &mut ErrorList, list: &[Value], requests: Option<&Hash
                 errors.push(FieldError::new(Fault::Invalid, &path, "<value omitted>", detail));
             }
         }
+        driver(errors, text(opaque, "driver"), &path.child("driver"));
     }
 }
 

@@ -6,8 +6,8 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use crate::registry::core::qos;
 use crate::registry::value::{at, has, items, text};
+use pintle_api::quota::qos;
 
 /// What they can't have.
 const FORBIDDEN: [&str; 8] = [
@@ -22,14 +22,13 @@ const FORBIDDEN: [&str; 8] = [
 ];
 
 /// The ephemeral containers of a pod.
-pub fn containers(pod: &Value) -> ErrorList {
+pub fn containers(spec: &Value, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    let spec = at(pod, "spec");
     let others = ["containers", "initContainers"].into_iter().flat_map(|list| items(spec, list));
     let others: HashSet<&str> = others.map(|container| text(container, "name")).collect();
     let mut taken = others.clone();
     for (index, container) in items(spec, "ephemeralContainers").iter().enumerate() {
-        let path = Path::new("spec").child("ephemeralContainers").index(index);
+        let path = path.child("ephemeralContainers").index(index);
         let (name, image) = (text(container, "name"), text(container, "image"));
         match name {
             "" => errors.required(&path.child("name"), ""),
@@ -84,15 +83,17 @@ mod tests {
 
     #[test]
     fn they_have_names_of_their_own_and_little_else() {
-        let pod =
-            |container: Value| json!({"spec": {"containers": [{"name": "c"}], "ephemeralContainers": [container]}});
-        assert_eq!(containers(&pod(json!({"name": "e", "image": "i", "resources": {}}))).to_string(), "");
+        let containers = |container: Value| {
+            let spec = json!({"containers": [{"name": "c"}], "ephemeralContainers": [container]});
+            containers(&spec, &Path::new("spec")).to_string()
+        };
+        assert_eq!(containers(json!({"name": "e", "image": "i", "resources": {}})), "");
         assert_eq!(
-            containers(&pod(json!({"name": "c", "image": "i"}))).to_string(),
+            containers(json!({"name": "c", "image": "i"})),
             "spec.ephemeralContainers[0].name: Duplicate value: \"c\""
         );
         assert_eq!(
-            containers(&pod(json!({"name": "e", "image": "i", "ports": [{"containerPort": 1}]}))).to_string(),
+            containers(json!({"name": "e", "image": "i", "ports": [{"containerPort": 1}]})),
             "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container"
         );
     }

@@ -33,6 +33,7 @@ pub fn core_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorLis
 /// An event of the newer group.
 pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    namespace(&mut errors, event);
     complete(&mut errors, event);
     unset(&mut errors, event);
     errors
@@ -59,7 +60,9 @@ pub fn newer_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
     ];
     for (field, shown) in FIXED.into_iter().filter(|(field, _)| at(new, field) != at(old, field)) {
         let value = at(new, field);
-        let error = FieldError::new(Fault::Invalid, &Path::new(shown), value.clone(), IMMUTABLE);
+        // Texts that are gone are empty ones.
+        let told = if value.is_null() && at(old, field).is_string() { "".into() } else { value.clone() };
+        let error = FieldError::new(Fault::Invalid, &Path::new(shown), told, IMMUTABLE);
         errors.push(match field {
             "involvedObject" | "related" => error.shown_as(shown_reference(value)),
             _ => error,

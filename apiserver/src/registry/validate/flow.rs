@@ -11,6 +11,8 @@ use crate::registry::value::{at, flag, has, int, items, number, text};
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 const LAST_PRECEDENCE: i64 = 10_000;
 const MOST_QUEUES: i64 = 10_000_000;
+/// More than so many queues of a hand are over any entropy, however few queues there are.
+const MOST_DEALT: i64 = 1000;
 /// How much choice a hand of queues may have, in bits.
 const MOST_ENTROPY: f64 = 60.0;
 
@@ -221,6 +223,7 @@ pub fn level(_context: &Context<'_>, level: &Value) -> ErrorList {
         }
         _ => {
             one_of(&mut errors, &path.child("type"), ty, &["Exempt", "Limited"]);
+            forbid(&mut errors, "exempt");
             forbid(&mut errors, "limited");
         }
     }
@@ -251,12 +254,14 @@ fn limited(errors: &mut ErrorList, limited: &Value, path: &Path) {
     let response = at(limited, "limitResponse");
     let queuing = at(response, "queuing");
     match text(response, "type") {
-        "Reject" if !queuing.is_null() => errors.forbidden(&path.child("queuing"), ""),
         "Reject" => {}
         "Queue" if queuing.is_null() => errors.required(&path.child("queuing"), ""),
         "Queue" => queues(errors, queuing, &path.child("queuing")),
         "" => errors.required(&path.child("type"), ""),
         other => one_of(errors, &path.child("type"), other, &["Queue", "Reject"]),
+    }
+    if text(response, "type") != "Queue" && !queuing.is_null() {
+        errors.forbidden(&path.child("queuing"), "");
     }
 }
 
@@ -269,15 +274,15 @@ fn queues(errors: &mut ErrorList, queuing: &Value, path: &Path) {
         errors.invalid(&path.child("queues"), queues, "must be positive");
     }
     if queues > MOST_QUEUES {
-        // What follows looks at each of the hand's queues.
-        return errors.invalid(&path.child("queues"), queues, format!("must not be greater than {MOST_QUEUES}"));
+        errors.invalid(&path.child("queues"), queues, format!("must not be greater than {MOST_QUEUES}"));
     }
     let hand_path = path.child("handSize");
     if hand <= 0 {
         errors.invalid(&hand_path, hand, "must be positive");
-    } else if queues > 0 && hand > queues {
+    } else if hand > queues {
         errors.invalid(&hand_path, hand, format!("should not be greater than queues ({queues})"));
-    } else if (0..hand).map(|dealt| ((queues - dealt) as f64).log2()).sum::<f64>().ceil() > MOST_ENTROPY {
+    } else if (0..hand.min(MOST_DEALT)).map(|dealt| ((queues - dealt) as f64).log2()).sum::<f64>().ceil() > MOST_ENTROPY
+    {
         let detail =
             format!("required entropy bits of deckSize {queues} and handSize {hand} should not be greater than 60");
         errors.invalid(&hand_path, hand, detail);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{IMMUTABLE, label_selector, not_negative, one_of, pod, unchanged};
 use crate::registry::Context;
-use crate::registry::value::{at, has, int, items, number, text};
+use crate::registry::value::{at, has, int, items, number, remove, text};
 
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 /// Most pods at a time, and most completions, of an indexed Job.
@@ -28,7 +28,7 @@ pub fn job(_context: &Context<'_>, job: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = at(job, "spec");
-    selected(&mut errors, job, spec, &path);
+    own_selector(&mut errors, job, &path.child("selector"));
     job_spec(&mut errors, spec, &path);
     if let Some(completions) = number(spec, "completions").filter(|_| text(spec, "completionMode") == "Indexed") {
         let name = text(job, "metadata.name");
@@ -41,8 +41,21 @@ pub fn job(_context: &Context<'_>, job: &Value) -> ErrorList {
     errors
 }
 
-/// The selector, which is the server's unless the user says otherwise.
-fn selected(errors: &mut ErrorList, job: &Value, spec: &Value, path: &Path) {
+/// The selector is the server's unless the user says otherwise.
+fn own_selector(errors: &mut ErrorList, job: &Value, path: &Path) {
+    let selector = at(job, "spec.selector");
+    if at(job, "spec.manualSelector") != &Value::Bool(true) && !text(job, "metadata.uid").is_empty() {
+        let own = serde_json::json!({"matchLabels": {UID_LABEL: text(job, "metadata.uid")}});
+        let of_uid = selector == &own || selector["matchLabels"].get("controller-uid").is_some();
+        if !of_uid {
+            errors.invalid(path, selector.clone(), "`selector` not auto-generated");
+        }
+    }
+}
+
+/// A Job's spec with the pods that it selects.
+fn job_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    any_spec(errors, spec, path);
     let selector = at(spec, "selector");
     let of_selector = path.child("selector");
     if selector.is_null() {
@@ -51,22 +64,19 @@ fn selected(errors: &mut ErrorList, job: &Value, spec: &Value, path: &Path) {
         label_selector(errors, &of_selector, selector);
     }
     let labels = at(spec, "template.metadata.labels");
-    if at(spec, "manualSelector") != &Value::Bool(true) && !text(job, "metadata.uid").is_empty() {
-        let own = serde_json::json!({"matchLabels": {UID_LABEL: text(job, "metadata.uid")}});
-        let of_uid = selector == &own || selector["matchLabels"].get("controller-uid").is_some();
-        if !of_uid {
-            errors.invalid(&of_selector, selector.clone(), "`selector` not auto-generated");
-        }
-    }
     let chosen = Selector::from_object(Some(selector).filter(|selector| !selector.is_null()));
-    let matches = !selector.is_null() && chosen.is_ok_and(|selector| selector.matches(&labels.as_object()));
+    let matches = match chosen {
+        Ok(chosen) => !selector.is_null() && chosen.matches(&labels.as_object()),
+        Err(_) => true,
+    };
     if !matches {
         let path = path.child("template").child("metadata").child("labels");
         errors.invalid(&path, labels.clone(), "`selector` does not match template `labels`");
     }
 }
 
-fn job_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
+/// The spec of a Job, or of the template of one.
+fn any_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let counts = [
         "parallelism",
         "completions",
@@ -108,11 +118,11 @@ fn job_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
         errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
     }
+    failure_policy(errors, spec, &path.child("podFailurePolicy"));
+    success_policy(errors, spec, indexed, &path.child("successPolicy"));
     replacement(errors, spec, path);
     pod::template(errors, at(spec, "template"), &path.child("template"));
     restart(errors, spec, path);
-    failure_policy(errors, spec, &path.child("podFailurePolicy"));
-    success_policy(errors, spec, indexed, &path.child("successPolicy"));
 }
 
 fn replacement(errors: &mut ErrorList, spec: &Value, path: &Path) {
@@ -148,8 +158,9 @@ fn failure_policy(errors: &mut ErrorList, spec: &Value, path: &Path) {
     for (index, rule) in rules.iter().enumerate() {
         let path = path.child("rules").index(index);
         match text(rule, "action") {
-            "" => errors
-                .required(&path.child("action"), "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""),
+            "" => {
+                errors.required(&path.child("action"), "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]")
+            }
             "FailIndex" if !has(spec, "backoffLimitPerIndex") => {
                 let detail = "requires the backoffLimitPerIndex to be set";
                 errors.invalid(&path.child("action"), "FailIndex", detail);
@@ -166,7 +177,7 @@ fn failure_policy(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid_each(&path.child("type"), ty, names::qualified(ty));
             let known = ["False", "True", "Unknown"];
             match text(condition, "status") {
-                "" => errors.required(&path.child("status"), "valid values: \"False\", \"True\", \"Unknown\""),
+                "" => errors.required(&path.child("status"), "valid values: [\"False\" \"True\" \"Unknown\"]"),
                 status => one_of(errors, &path.child("status"), status, &known),
             }
         }
@@ -180,7 +191,10 @@ fn failure_policy(errors: &mut ErrorList, spec: &Value, path: &Path) {
 
 fn exit_codes(errors: &mut ErrorList, codes: &Value, containers: &[&str], path: &Path) {
     let operator = text(codes, "operator");
-    one_of(errors, &path.child("operator"), operator, &["In", "NotIn"]);
+    match operator {
+        "" => errors.required(&path.child("operator"), "valid values: [\"In\" \"NotIn\"]"),
+        operator => one_of(errors, &path.child("operator"), operator, &["In", "NotIn"]),
+    }
     let container = text(codes, "containerName");
     if has(codes, "containerName") && !containers.contains(&container) {
         let detail = "must be one of the container or initContainer names in the pod template";
@@ -189,7 +203,7 @@ fn exit_codes(errors: &mut ErrorList, codes: &Value, containers: &[&str], path: 
     let path = path.child("values");
     let values = items(codes, "values");
     if values.is_empty() {
-        errors.invalid(&path, values.to_vec(), "at least one value is required");
+        errors.invalid(&path, at(codes, "values").clone(), "at least one value is required");
     } else if values.len() > MOST_CODES {
         errors.too_many(&path, values.len(), MOST_CODES);
     }
@@ -307,19 +321,35 @@ pub fn job_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList 
     if !indexed || completions != parallelism {
         unchanged(&mut errors, &path.child("completions"), completions, at(old, "spec.completions"));
     }
+    unchanged(&mut errors, &path.child("selector"), at(new, "spec.selector"), at(old, "spec.selector"));
     let suspended = at(old, "spec.suspend") == &Value::Bool(true) && !has(old, "status.startTime");
+    let path_of = path.child("template");
     if !suspended {
-        unchanged(&mut errors, &path.child("template"), at(new, "spec.template"), at(old, "spec.template"));
+        unchanged(&mut errors, &path_of, at(new, "spec.template"), at(old, "spec.template"));
+    } else if fixed(new) != fixed(old) {
+        errors.invalid(&path_of.child("spec"), at(new, "spec.template.spec").clone(), IMMUTABLE);
     }
-    for field in
-        ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
-    {
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
         let (before, after) = (at(&old["spec"], field), at(&new["spec"], field));
         if before != after {
             errors.invalid(&path.child(field), after.clone(), IMMUTABLE);
         }
     }
     errors
+}
+
+/// What stays of the pods of a Job that is suspended: where they may run and what they get may change.
+fn fixed(job: &Value) -> Value {
+    let mut spec = at(job, "spec.template.spec").clone();
+    for field in ["affinity", "nodeSelector", "tolerations", "schedulingGates"] {
+        remove(&mut spec, field);
+    }
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            remove(container, "resources");
+        }
+    }
+    spec
 }
 
 fn status(job: &Value) -> ErrorList {
@@ -364,7 +394,9 @@ pub fn cron_job(_context: &Context<'_>, job: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = at(job, "spec");
-    schedule(&mut errors, text(spec, "schedule"), &path.child("schedule"));
+    if !text(spec, "schedule").is_empty() {
+        schedule(&mut errors, text(spec, "schedule"), &path.child("schedule"));
+    }
     not_negative(&mut errors, spec, &path, &["startingDeadlineSeconds"]);
     if has(spec, "timeZone") {
         zone(&mut errors, text(spec, "timeZone"), &path.child("timeZone"));
@@ -373,6 +405,7 @@ pub fn cron_job(_context: &Context<'_>, job: &Value) -> ErrorList {
     one_of(&mut errors, &path.child("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"]);
     let template = path.child("jobTemplate").child("spec");
     let of_job = at(spec, "jobTemplate.spec");
+    any_spec(&mut errors, of_job, &template);
     if has(of_job, "selector") {
         let detail = "`selector` will be auto-generated";
         errors.invalid(&template.child("selector"), at(of_job, "selector").clone(), detail);
@@ -380,8 +413,10 @@ pub fn cron_job(_context: &Context<'_>, job: &Value) -> ErrorList {
     if at(of_job, "manualSelector") == &Value::Bool(true) {
         errors.not_supported(&template.child("manualSelector"), true, &["nil", "false"]);
     }
-    job_spec(&mut errors, of_job, &template);
     not_negative(&mut errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
+    if text(spec, "schedule").is_empty() {
+        errors.required(&path.child("schedule"), "");
+    }
     errors
 }
 
@@ -404,9 +439,6 @@ fn zone(errors: &mut ErrorList, zone: &str, path: &Path) {
 }
 
 fn schedule(errors: &mut ErrorList, schedule: &str, path: &Path) {
-    if schedule.is_empty() {
-        return errors.required(path, "");
-    }
     if schedule.contains("TZ") {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
         return errors.invalid(path, schedule, detail);

@@ -7,9 +7,10 @@ use pintle_machinery::names;
 use pintle_machinery::quantity::{Format, Quantity};
 use serde_json::Value;
 
-use super::resources::{Name, quantity};
+use super::resources::Name;
 use crate::registry::Context;
 use crate::registry::value::{at, entries, has, items, text};
+use pintle_api::quota::amounts::quantity;
 
 /// LimitRange.
 pub fn limit_range(_context: &Context<'_>, range: &Value) -> ErrorList {

@@ -36,6 +36,10 @@ pub fn tolerations_at(errors: &mut ErrorList, tolerations: &[Value], path: &Path
                 errors.invalid(&path.child("operator"), value, "value must be empty when `operator` is 'Exists'");
             }
             "Exists" => {}
+            // Known, but behind a gate.
+            "Gt" | "Lt" => {
+                errors.not_supported(&path.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]);
+            }
             other => errors.not_supported(&path.child("operator"), other, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {

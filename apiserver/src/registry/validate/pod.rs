@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::resources::Name;
 use super::{IP, containers, ephemeral, is_ip, labels, one_of, placement, pod_volumes, security};
 use crate::registry::Context;
-use crate::registry::value::{at, entries, has, int, items, number, remove, set, text};
+use crate::registry::value::{at, entries, flag, has, int, items, number, remove, set, text};
 
 const UPDATE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 /// Seconds and ids are held in so many bits.
@@ -29,32 +29,21 @@ pub fn create(_context: &Context<'_>, pod: &Value) -> ErrorList {
 pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     match context.subresource {
-        Some("ephemeralcontainers") => return ephemeral::containers(new),
+        Some("ephemeralcontainers") => return ephemeral::containers(at(new, "spec"), &Path::new("spec")),
         Some("resize") => return ephemeral::resize(new, old),
         Some(_) => return errors,
         None => {}
     }
     let path = Path::new("spec");
+    spec(&mut errors, at(new, "spec"), &path);
     for list in ["containers", "initContainers"] {
         let (now, before) = (items(new, &format!("spec.{list}")), items(old, &format!("spec.{list}")));
-        for (index, container) in now.iter().enumerate() {
-            let (path, image) = (path.child(list).index(index).child("image"), text(container, "image"));
-            if image.is_empty() {
-                errors.required(&path, "");
-            } else if image.trim() != image {
-                errors.invalid(&path, image, "must not have leading or trailing whitespace");
-            }
-        }
         if now.len() != before.len() {
-            if now.is_empty() && list == "containers" {
-                errors.required(&path.child(list), "");
-            }
             errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
             return errors;
         }
     }
     deadline(&mut errors, new, old, &path);
-    placement::tolerations_at(&mut errors, items(new, "spec.tolerations"), &path.child("tolerations"));
     let before = items(old, "spec.tolerations");
     let kept = items(new, "spec.tolerations");
     if !before.iter().all(|toleration| kept.iter().any(|other| same_toleration(other, toleration))) {
@@ -119,10 +108,16 @@ fn frozen(pod: &Value, old: &Value) -> Value {
 pub fn template(errors: &mut ErrorList, template: &Value, path: &Path) {
     labels(errors, &path.child("labels"), template, "metadata.labels");
     spec(errors, at(template, "spec"), &path.child("spec"));
+    if !items(template, "spec.ephemeralContainers").is_empty() {
+        errors.extend(ephemeral::containers(at(template, "spec"), &path.child("spec")));
+        let detail = "ephemeral containers not allowed in pod template";
+        errors.forbidden(&path.child("spec").child("ephemeralContainers"), detail);
+    }
 }
 
 fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let known = pod_volumes::volumes(errors, spec, &path.child("volumes"));
+    claims(errors, spec, path);
     let mut taken = HashSet::new();
     let containers = items(spec, "containers");
     if containers.is_empty() {
@@ -134,16 +129,21 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     one_of(errors, &path.child("restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
     let dns = text(spec, "dnsPolicy");
     one_of(errors, &path.child("dnsPolicy"), dns, &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]);
-    if dns == "None" && items(spec, "dnsConfig.nameservers").is_empty() {
-        let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-        errors.required(&path.child("dnsConfig"), detail);
+    match (dns, has(spec, "dnsConfig"), items(spec, "dnsConfig.nameservers").is_empty()) {
+        ("None", false, _) => {
+            errors.required(&path.child("dnsConfig"), "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        ("None", true, true) => {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.required(&path.child("dnsConfig").child("nameservers"), detail);
+        }
+        _ => {}
     }
     labels(errors, &path.child("nodeSelector"), spec, "nodeSelector");
     placement::affinity(errors, at(spec, "affinity"), &path.child("affinity"));
     placement::spread(errors, items(spec, "topologySpreadConstraints"), &path.child("topologySpreadConstraints"));
     placement::gates(errors, spec, path);
     resolver(errors, at(spec, "dnsConfig"), &path.child("dnsConfig"));
-    claims(errors, spec, path);
     for (index, gate) in items(spec, "readinessGates").iter().enumerate() {
         let ty = text(gate, "conditionType");
         errors.invalid_each(
@@ -170,6 +170,16 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         let detail = format!("must be between 1 and {MAX}, inclusive");
         errors.invalid(&path.child("activeDeadlineSeconds"), seconds, detail);
     }
+    if has(spec, "hostnameOverride") {
+        let (path, name) = (path.child("hostnameOverride"), text(spec, "hostnameOverride"));
+        for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|field| flag(spec, field)) {
+            errors.forbidden(&path, format!("may not be specified when {field} is true"));
+        }
+        errors.invalid_each(&path, name, names::dns1123_subdomain(name));
+    }
+    if has(spec, "os") {
+        one_of(errors, &path.child("os"), text(spec, "os.name"), &["linux", "windows"]);
+    }
     for field in ["hostname", "subdomain"] {
         let value = text(spec, field);
         if !value.is_empty() {
@@ -186,9 +196,11 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         }
     }
     aliases(errors, spec, &path.child("hostAliases"));
-    let class = text(spec, "priorityClassName");
-    if !class.is_empty() {
-        errors.invalid_each(&path.child("priorityClassName"), class, names::dns1123_subdomain(class));
+    for field in ["priorityClassName", "runtimeClassName"] {
+        let class = text(spec, field);
+        if !class.is_empty() {
+            errors.invalid_each(&path.child(field), class, names::dns1123_subdomain(class));
+        }
     }
 }
 
@@ -264,21 +276,33 @@ fn claims(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid_each(&path.child(field), value, names::dns1123_subdomain(value));
         }
     }
-    for list in ["containers", "initContainers"] {
-        for (index, container) in items(spec, list).iter().enumerate() {
-            for (claim, named) in items(container, "resources.claims").iter().enumerate() {
-                let name = text(named, "name");
-                let path = path.child(list).index(index).child("resources").child("claims").index(claim);
-                if !known.contains(name) {
-                    let mut names: Vec<&str> = known.iter().copied().collect();
-                    names.sort_unstable();
-                    let which = if names.is_empty() { "which is empty".to_owned() } else { names.join(", ") };
-                    let detail = format!("must be one of the names in pod.spec.resourceClaims {which}");
-                    errors.push(FieldError::new(Fault::NotFound, &path, name, detail));
-                }
+    for (holder, of_holder) in claim_holders(spec, path) {
+        let mut asked = HashSet::new();
+        for (claim, named) in items(holder, "resources.claims").iter().enumerate() {
+            let name = text(named, "name");
+            let path = of_holder.child("resources").child("claims").index(claim);
+            if !asked.insert((name, text(named, "request"))) {
+                errors.duplicate(&path, name);
+            }
+            if !known.contains(name) {
+                let mut names: Vec<&str> = known.iter().copied().collect();
+                names.sort_unstable();
+                let which = if names.is_empty() { "which is empty".to_owned() } else { names.join(", ") };
+                let detail = format!("must be one of the names in pod.spec.resourceClaims {which}");
+                errors.push(FieldError::new(Fault::NotFound, &path, name, detail));
             }
         }
     }
+}
+
+/// What may ask for claims: containers, and the pod as a whole.
+fn claim_holders<'a>(spec: &'a Value, path: &Path) -> Vec<(&'a Value, Path)> {
+    let lists = ["containers", "initContainers"].into_iter();
+    let containers = lists.flat_map(|list| {
+        let of = |(index, container)| (container, path.child(list).index(index));
+        items(spec, list).iter().enumerate().map(of)
+    });
+    containers.chain([(spec, path.clone())]).collect()
 }
 
 fn aliases(errors: &mut ErrorList, spec: &Value, path: &Path) {

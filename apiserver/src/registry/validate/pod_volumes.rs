@@ -6,8 +6,42 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::one_of;
+use super::{environment, one_of};
 use crate::registry::value::{at, has, items, number, text};
+
+/// Sources of volumes in the order in which they are looked for.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
 
 /// Checks the volumes; the names that containers may mount.
 pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> HashSet<&'a str> {
@@ -16,12 +50,17 @@ pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> Hash
         let path = path.index(index);
         let name = text(volume, "name");
         let before = errors.len();
-        let sources = volume.as_object().into_iter().flatten().filter(|(field, _)| *field != "name");
-        for (position, (field, source)) in sources.enumerate() {
+        for (position, field) in SOURCES.into_iter().filter(|field| has(volume, field)).enumerate() {
+            // The spelling is upstream's.
+            let shown = match field {
+                "downwardAPI" => "downwarAPI",
+                "cephfs" => "cephFS",
+                field => field,
+            };
             if position > 0 {
-                errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
+                errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
             } else {
-                source_of(errors, field, source, &path.child(field));
+                source_of(errors, field, &volume[field], &path.child(field));
             }
         }
         let mut faults = names::dns1123_label(name);
@@ -56,7 +95,9 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
         "secret" | "configMap" => files(errors, source, path),
         "downwardAPI" => downward(errors, source, path),
         "projected" => super::projected::volume(errors, source, path),
-        "emptyDir" if super::resources::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) => {
+        "emptyDir"
+            if pintle_api::quota::amounts::quantity(at(source, "sizeLimit")).is_some_and(|size| size.sign() < 0) =>
+        {
             errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
         "ephemeral" => {
@@ -106,14 +147,13 @@ pub fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
                 errors.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
             (true, false) => {
-                field(errors, text(item, "fieldRef.fieldPath"), &path.child("fieldRef").child("fieldPath"))
+                environment::field(errors, at(item, "fieldRef"), &path.child("fieldRef"), &environment::IN_FILES);
             }
             (false, true) => {
                 let path = path.child("resourceFieldRef");
-                for part in ["containerName", "resource"] {
-                    if text(&item["resourceFieldRef"], part).is_empty() {
-                        errors.required(&path.child(part), "");
-                    }
+                match text(item, "resourceFieldRef.containerName") {
+                    "" => errors.required(&path.child("containerName"), ""),
+                    _ => environment::resource(errors, at(item, "resourceFieldRef"), &path),
                 }
             }
         }
@@ -121,28 +161,24 @@ pub fn downward(errors: &mut ErrorList, source: &Value, path: &Path) {
     }
 }
 
-/// A field of the pod that a file may hold.
-fn field(errors: &mut ErrorList, field: &str, path: &Path) {
-    const FIELDS: [&str; 5] =
-        ["metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations"];
-    let keyed = ["metadata.labels['", "metadata.annotations['"];
-    let known = FIELDS.contains(&field) || keyed.iter().any(|start| field.starts_with(start) && field.ends_with("']"));
-    if field.is_empty() {
-        errors.required(path, "");
-    } else if !known {
-        errors.invalid(path, field, format!("error converting fieldPath: field label not supported: {field}"));
-    }
-}
-
 /// A path below a directory that the node chooses.
 pub fn local_path(errors: &mut ErrorList, local: &str, path: &Path) {
     if local.is_empty() {
         errors.required(path, "");
-    } else if local.starts_with('/') {
+    }
+    if relative(errors, local, path) && local.starts_with("..") {
+        errors.invalid(path, local, "must not start with '..'");
+    }
+}
+
+/// A path that stays below its start.
+pub fn relative(errors: &mut ErrorList, local: &str, path: &Path) -> bool {
+    if local.starts_with('/') {
         errors.invalid(path, local, "must be a relative path");
     } else if local.split('/').any(|part| part == "..") {
         errors.invalid(path, local, "must not contain '..'");
-    } else if local.starts_with("..") {
-        errors.invalid(path, local, "must not start with '..'");
+    } else {
+        return true;
     }
+    false
 }

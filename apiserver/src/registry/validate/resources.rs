@@ -1,8 +1,8 @@
 //! Names and amounts of resources, as containers, quotas and limit ranges hold them.
 
+use pintle_api::quota::amounts::quantity;
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
-use pintle_machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::NOT_NEGATIVE;
@@ -121,11 +121,6 @@ impl Name<'_> {
             errors.invalid(path, amount.to_string(), "must be an integer");
         }
     }
-}
-
-/// A quantity in an object.
-pub fn quantity(value: &Value) -> Option<Quantity> {
-    pintle_api::quota::amounts::quantity(value)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Errors of volumes and claims.
 
+use pintle_api::quota::amounts::quantity;
 use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
@@ -39,7 +40,7 @@ fn modes(errors: &mut ErrorList, spec: &Value, path: &Path, empty: &str) {
 }
 
 fn storage(value: Option<&Value>) -> Option<Quantity> {
-    value?.as_str()?.parse().ok()
+    value.and_then(quantity)
 }
 
 /// Amounts that must not be negative, in the words for volumes.
@@ -81,7 +82,23 @@ pub fn claim_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     data_source(errors, spec, path);
 }
 
+/// A reference to an object of a group that is not the core one, or to a claim.
+fn typed_reference(errors: &mut ErrorList, reference: &Value, path: &Path) {
+    let (group, kind) = (text(reference, "apiGroup"), text(reference, "kind"));
+    for field in ["name", "kind"].into_iter().filter(|field| text(reference, field).is_empty()) {
+        errors.required(&path.child(field), "");
+    }
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        errors.invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+    } else if !group.is_empty() {
+        errors.invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group));
+    }
+}
+
 fn data_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| has(spec, field)) {
+        typed_reference(errors, at(spec, field), &path.child(field));
+    }
     let (source, reference) = (at(spec, "dataSource"), at(spec, "dataSourceRef"));
     if source.is_null() || reference.is_null() {
         return;
@@ -125,11 +142,17 @@ pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
         errors.forbidden(&path, DETAIL);
     }
     let size = |claim: &Value| storage(at(claim, "spec.resources.requests").get("storage"));
-    if size(new) < size(old) && size(new) < storage(at(old, "status.capacity").get("storage")) {
+    let had = storage(at(old, "status.capacity").get("storage")).unwrap_or_default();
+    if size(new) < size(old) && size(new).unwrap_or_default() <= had {
         let path = path.child("resources").child("requests").child("storage");
         errors.forbidden(&path, "field can not be less than status.capacity");
     }
     unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
+    let (affinity, before) = (at(new, "spec.nodeAffinity"), at(old, "spec.nodeAffinity"));
+    if !before.is_null() && affinity != before {
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.invalid(&Path::new("nodeAffinity"), affinity.clone(), detail);
+    }
     errors
 }
 
@@ -145,7 +168,7 @@ fn claim_status(claim: &Value) -> ErrorList {
     let path = Path::new("status");
     for list in ["capacity", "allocatedResources"] {
         for (name, value) in entries(at(claim, "status"), list) {
-            if let Some(size) = super::resources::quantity(value) {
+            if let Some(size) = quantity(value) {
                 amount(&mut errors, size, &path.child(list).key(name));
             }
         }
@@ -224,21 +247,46 @@ fn capacity(errors: &mut ErrorList, capacity: &Value, path: &Path) {
     }
 }
 
+/// Sources of volumes in the order in which they are looked for, with their names in messages.
+const SOURCES: [(&str, &str); 22] = [
+    ("hostPath", "hostPath"),
+    ("gcePersistentDisk", "gcePersistentDisk"),
+    ("awsElasticBlockStore", "awsElasticBlockStore"),
+    ("glusterfs", "glusterfs"),
+    ("flocker", "flocker"),
+    ("nfs", "nfs"),
+    ("rbd", "rbd"),
+    ("quobyte", "quobyte"),
+    ("cephfs", "cephFS"),
+    ("iscsi", "iscsi"),
+    ("cinder", "cinder"),
+    ("fc", "fc"),
+    ("flexVolume", "flexVolume"),
+    ("azureFile", "azureFile"),
+    ("vsphereVolume", "vsphereVolume"),
+    ("photonPersistentDisk", "photonPersistentDisk"),
+    ("portworxVolume", "portworxVolume"),
+    ("azureDisk", "azureDisk"),
+    ("scaleIO", "scaleIO"),
+    ("local", "local"),
+    ("storageos", "storageos"),
+    ("csi", "csi"),
+];
+
 fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let fields = spec.as_object().into_iter().flatten();
-    let mut sources = fields.filter(|(field, _)| !NOT_SOURCES.contains(&field.as_str()));
+    let mut sources = SOURCES.into_iter().filter(|(field, _)| has(spec, field));
     match sources.next() {
         None => errors.required(path, "must specify a volume type"),
-        Some((field, source)) => {
-            let path = path.child(field);
+        Some((field, _)) => {
+            let (path, source) = (path.child(field), at(spec, field));
             super::volumes::source(errors, field, source, &path);
             if field == "csi" {
                 super::volumes::persistent_csi(errors, source, &path);
             }
         }
     }
-    for (source, _) in sources {
-        errors.forbidden(&path.child(source), "may not specify more than 1 volume type");
+    for (_, shown) in sources {
+        errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
     }
 }
 
@@ -268,5 +316,10 @@ pub fn volume_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
         );
     }
     unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
+    let (affinity, before) = (at(new, "spec.nodeAffinity"), at(old, "spec.nodeAffinity"));
+    if !before.is_null() && affinity != before {
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.invalid(&Path::new("nodeAffinity"), affinity.clone(), detail);
+    }
     errors
 }

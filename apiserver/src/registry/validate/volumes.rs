@@ -47,7 +47,7 @@ pub fn source(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) 
         "local" => no_backsteps(errors, text(source, "path"), &path.child("path")),
         "nfs" => {
             let place = text(source, "path");
-            if !place.is_empty() && !place.starts_with('/') {
+            if !place.starts_with('/') {
                 errors.invalid(&path.child("path"), place, "must be an absolute path");
             }
         }
@@ -69,9 +69,15 @@ pub fn no_backsteps(errors: &mut ErrorList, given: &str, path: &Path) {
 
 fn iscsi(errors: &mut ErrorList, source: &Value, path: &Path) {
     let name = text(source, "iqn");
-    let known = ["iqn.", "eui.", "naa."].iter().any(|prefix| name.starts_with(prefix));
-    if !name.is_empty() && !known {
-        errors.invalid(&path.child("iqn"), name, "must be valid format");
+    for (field, name) in [("iqn", name), ("initiatorname", text(source, "initiatorName"))] {
+        let known = ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix));
+        let dotted = name.get(3..).is_some_and(|rest| rest.starts_with('.'));
+        let path = path.child(field);
+        match (name.is_empty(), known, dotted) {
+            (true, ..) | (_, true, true) => {}
+            (_, false, _) => errors.invalid(&path, name, "must be valid format starting with iqn, eui, or naa"),
+            _ => errors.invalid(&path, name, "must be valid format"),
+        }
     }
     if let Some(lun) = number(source, "lun").filter(|lun| !(0..=255).contains(lun)) {
         errors.invalid(&path.child("lun"), lun, "must be between 0 and 255, inclusive");
@@ -212,7 +218,7 @@ mod tests {
             (
                 "iscsi",
                 json!({"targetPortal": "p", "iqn": "x"}),
-                "v.iscsi.iqn: Invalid value: \"x\": must be valid format",
+                "v.iscsi.iqn: Invalid value: \"x\": must be valid format starting with iqn, eui, or naa",
             ),
             ("fc", json!({}), "v.fc.targetWWNs: Required value: must specify either targetWWNs or wwids, but not both"),
         ] {

@@ -35,7 +35,6 @@ pub fn configuration_update(context: &Context<'_>, new: &Value, _old: &Value) ->
 }
 
 fn one(errors: &mut ErrorList, webhook: &Value, path: &Path) {
-    reviews(errors, items(webhook, "admissionReviewVersions"), &path.child("admissionReviewVersions"));
     full_name(errors, text(webhook, "name"), &path.child("name"));
     for (index, rule) in items(webhook, "rules").iter().enumerate() {
         self::rule(errors, rule, &path.child("rules").index(index));
@@ -63,6 +62,7 @@ fn one(errors: &mut ErrorList, webhook: &Value, path: &Path) {
     }
     client(errors, at(webhook, "clientConfig"), &path.child("clientConfig"));
     conditions(errors, items(webhook, "matchConditions"), &path.child("matchConditions"));
+    reviews(errors, items(webhook, "admissionReviewVersions"), &path.child("admissionReviewVersions"));
 }
 
 fn reviews(errors: &mut ErrorList, versions: &[Value], path: &Path) {

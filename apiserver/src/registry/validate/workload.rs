@@ -14,12 +14,24 @@ fn selected_template(errors: &mut ErrorList, object: &Value, kind: &str) {
     let path = Path::new("spec");
     let selector = at(object, "spec.selector");
     if selector.is_null() {
-        errors.required(&path.child("selector"), "");
+        // Upstream finds nothing wrong with that here: it selects nothing, which is told of the labels.
+        if kind != "daemonset" {
+            errors.required(&path.child("selector"), "");
+        }
     } else {
         label_selector(errors, &path.child("selector"), selector);
-        let empty = Selector::from_object(Some(selector)).is_ok_and(|selector| selector.is_everything());
-        if empty {
-            errors.invalid(&path.child("selector"), selector.clone(), format!("empty selector is invalid for {kind}"));
+        // Upstream's words for ReplicaSets speak of Deployments.
+        let shown = if kind == "replicaset" { "deployment" } else { kind };
+        match (Selector::from_object(Some(selector)), kind) {
+            (Ok(chosen), _) if chosen.is_everything() => {
+                let detail = format!("empty selector is invalid for {shown}");
+                errors.invalid(&path.child("selector"), selector.clone(), detail);
+            }
+            (Err(_), "deployment" | "replicaset") => {
+                errors.invalid(&path.child("selector"), selector.clone(), "invalid label selector");
+            }
+            (Err(_), "statefulset") => errors.invalid(&path.child("selector"), selector.clone(), ""),
+            _ => {}
         }
     }
     template(errors, object, selector, kind);
@@ -38,8 +50,7 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str
     }
     let template = at(object, "spec.template");
     match kind {
-        // Upstream does not look into it either: what is mounted may come from the templates of claims.
-        "statefulset" => super::labels(errors, &path.child("labels"), template, "metadata.labels"),
+        "statefulset" => pod::template(errors, &with_claims(object), &path),
         _ => pod::template(errors, template, &path),
     }
     let restart = text(object, "spec.template.spec.restartPolicy");
@@ -57,10 +68,39 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str
     }
 }
 
+/// The template of a StatefulSet's pods with the volumes that its claims make.
+fn with_claims(set: &Value) -> Value {
+    let mut template = at(set, "spec.template").clone();
+    let claims = items(set, "spec.volumeClaimTemplates").iter().map(|claim| text(claim, "metadata.name"));
+    let names: Vec<&str> = claims.collect();
+    let made = names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    let own = items(set, "spec.template.spec.volumes").iter();
+    let own = own.filter(|volume| !names.contains(&text(volume, "name"))).cloned();
+    let volumes: Vec<Value> = made.chain(own).collect();
+    if !volumes.is_empty() && template["spec"].is_object() {
+        template["spec"]["volumes"] = volumes.into();
+    }
+    template
+}
+
 /// A strategy of unknown type, as Go's struct shows it.
-fn strategy_fault(fault: Fault, path: &Path, ty: &str, detail: &str) -> FieldError {
-    let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", quoted(ty));
+fn strategy_fault(fault: Fault, path: &Path, strategy: &Value, detail: &str) -> FieldError {
+    let rolling = match at(strategy, "rollingUpdate") {
+        Value::Object(fields) => {
+            let order =
+                ["partition", "maxUnavailable", "maxSurge"].into_iter().filter(|field| fields.contains_key(*field));
+            let shown = order.map(|field| format!("{}:{}", quoted(&capital(field)), fields[field]));
+            format!("{{{}}}", shown.collect::<Vec<_>>().join(","))
+        }
+        _ => "null".to_owned(),
+    };
+    let ty = text(strategy, "type");
+    let shown = format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", quoted(ty));
     FieldError::new(fault, path, ty, detail).shown_as(shown)
+}
+
+fn capital(name: &str) -> String {
+    name[..1].to_uppercase() + &name[1..]
 }
 
 /// Deployment.
@@ -79,9 +119,9 @@ pub fn deployment(_context: &Context<'_>, deployment: &Value) -> ErrorList {
         }
         "RollingUpdate" => rolling(&mut errors, at(strategy, "rollingUpdate"), &at_strategy.child("rollingUpdate")),
         "Recreate" => {}
-        other => {
+        _ => {
             let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
-            errors.push(strategy_fault(Fault::NotSupported, &at_strategy, other, detail));
+            errors.push(strategy_fault(Fault::NotSupported, &at_strategy, strategy, detail));
         }
     }
     not_negative(&mut errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
@@ -149,7 +189,12 @@ pub fn daemon_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     let ty = text(set, "spec.updateStrategy.type");
     if !matches!(ty, "RollingUpdate" | "OnDelete") {
         let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
-        errors.push(strategy_fault(Fault::NotSupported, &path.child("updateStrategy"), ty, detail));
+        errors.push(strategy_fault(
+            Fault::NotSupported,
+            &path.child("updateStrategy"),
+            at(set, "spec.updateStrategy"),
+            detail,
+        ));
     }
     if ty == "RollingUpdate" {
         let path = path.child("updateStrategy").child("rollingUpdate");
@@ -177,6 +222,17 @@ fn daemon_rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
 
 /// StatefulSet.
 pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
+    let mut errors = stateful_own(set);
+    let path = Path::new("spec").child("volumeClaimTemplates");
+    for (index, claim) in items(set, "spec.volumeClaimTemplates").iter().enumerate() {
+        super::storage::claim_spec(&mut errors, at(claim, "spec"), &path.index(index).child("spec"));
+    }
+    selected_template(&mut errors, set, "statefulset");
+    errors
+}
+
+/// What only StatefulSets have.
+fn stateful_own(set: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     match text(set, "spec.podManagementPolicy") {
@@ -189,7 +245,12 @@ pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     let ty = text(set, "spec.updateStrategy.type");
     if !matches!(ty, "RollingUpdate" | "OnDelete") {
         let detail = "must be 'RollingUpdate' or 'OnDelete'";
-        errors.push(strategy_fault(Fault::Invalid, &path.child("updateStrategy"), ty, detail));
+        errors.push(strategy_fault(
+            Fault::Invalid,
+            &path.child("updateStrategy"),
+            at(set, "spec.updateStrategy"),
+            detail,
+        ));
     }
     stateful_rolling(&mut errors, at(set, "spec.updateStrategy"), &path.child("updateStrategy").child("rollingUpdate"));
     let retention = at(set, "spec.persistentVolumeClaimRetentionPolicy");
@@ -199,16 +260,11 @@ pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     }
     not_negative(&mut errors, at(set, "spec"), &path, &["replicas", "minReadySeconds"]);
     not_negative(&mut errors, at(set, "spec.ordinals"), &path.child("ordinals"), &["start"]);
-    for (index, claim) in items(set, "spec.volumeClaimTemplates").iter().enumerate() {
-        let path = path.child("volumeClaimTemplates").index(index).child("spec");
-        super::storage::claim_spec(&mut errors, at(claim, "spec"), &path);
-    }
     let service = text(set, "spec.serviceName");
     if !service.is_empty() {
         let faults = pintle_machinery::names::dns1123_label(service);
         errors.invalid_each(&path.child("serviceName"), service, faults);
     }
-    selected_template(&mut errors, set, "statefulset");
     errors
 }
 
@@ -249,7 +305,11 @@ fn status_counts(errors: &mut ErrorList, object: &Value, counts: &[&str], parts:
     }
     let (ready, available) = (int(status, "readyReplicas"), int(status, "availableReplicas"));
     if parts.contains(&"availableReplicas") && available > ready {
-        errors.invalid(&path.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+        let detail = match parts.contains(&"currentReplicas") {
+            true => "cannot be greater than status.readyReplicas",
+            false => "cannot be greater than readyReplicas",
+        };
+        errors.invalid(&path.child("availableReplicas"), available, detail);
     }
 }
 
@@ -372,11 +432,12 @@ update_with_selector! {
 /// An update of a StatefulSet: little of it may change.
 pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     const DETAIL: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-    const MUTABLE: [&str; 10] = [
+    const MUTABLE: [&str; 11] = [
         // What is told in its own words.
         "serviceName",
         "podManagementPolicy",
         "selector",
+        "volumeClaimTemplates",
         "replicas",
         "ordinals",
         "template",
@@ -390,8 +451,9 @@ pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> E
         Some(_) => return ErrorList::new(),
         None => {}
     }
-    let mut errors = stateful_set(context, new);
-    for field in ["serviceName", "podManagementPolicy", "selector"] {
+    let mut errors = stateful_own(new);
+    selected_template(&mut errors, new, "statefulset");
+    for field in ["serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates"] {
         let path = Path::new("spec").child(field);
         unchanged(&mut errors, &path, at(&new["spec"], field), at(&old["spec"], field));
     }
@@ -428,4 +490,13 @@ pub fn replication_controller(_context: &Context<'_>, controller: &Value) -> Err
         "replicationcontroller",
     );
     errors
+}
+
+/// An update of a ReplicationController: all of its spec may change.
+pub fn replication_controller_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
+    match context.subresource {
+        Some("status") => workload_status(new, context),
+        Some(_) => ErrorList::new(),
+        None => replication_controller(context, new),
+    }
 }

@@ -25,8 +25,8 @@ pub fn apply(kind: &str, top: &mut Object) {
             let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
             set(spec, "persistentVolumeClaimRetentionPolicy", retention);
             for claim in items(spec, "volumeClaimTemplates") {
-                set(claim, "apiVersion", "v1");
-                set(claim, "kind", "PersistentVolumeClaim");
+                claim.insert("apiVersion".to_owned(), "v1".into());
+                claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
             }
         }
         _ => {}

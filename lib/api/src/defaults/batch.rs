@@ -2,7 +2,7 @@
 
 use pintle_machinery::schema::Object;
 
-use super::{core, is_empty, make, object, set, set_text};
+use super::{core, is_empty, make, object, set};
 
 /// By kind.
 pub fn apply(kind: &str, top: &mut Object) {
@@ -30,7 +30,7 @@ fn job(spec: &mut Object) {
     set(spec, "parallelism", 1);
     let limit = if has(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 };
     set(spec, "backoffLimit", limit);
-    set_text(spec, "completionMode", "NonIndexed");
+    set(spec, "completionMode", "NonIndexed");
     set(spec, "suspend", false);
     let replacement = if has(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     set(spec, "podReplacementPolicy", replacement);

@@ -4,6 +4,7 @@ use pintle_machinery::{
     codec::scalar::encode_base64,
     schema::{Object, Value},
 };
+use serde_json::json;
 
 use super::{is_empty, items, make, object, pod, service, set, text};
 
@@ -14,6 +15,9 @@ pub fn apply(kind: &str, top: &mut Object) {
             if let Some(spec) = object(top, "spec") {
                 pod::spec(spec);
                 pod::pod(spec);
+            }
+            if let Some(status) = object(top, "status") {
+                both_forms(status, "podIP", "podIPs", |ip| json!({"ip": ip}));
             }
         }
         "PodTemplate" => template(top),
@@ -71,7 +75,26 @@ fn secret(top: &mut Object) {
     }
 }
 
+/// A value alone and a list of such say the same of the first; the value alone wins.
+fn both_forms(holder: &mut Object, one: &str, list: &str, item: fn(&str) -> Value) {
+    let alone = text(holder, one).to_owned();
+    let first = holder.get(list).and_then(|items| items.get(0)).cloned().unwrap_or_default();
+    match (alone.is_empty(), first) {
+        (true, Value::String(first)) => drop(holder.insert(one.to_owned(), first.into())),
+        (true, Value::Object(first)) => {
+            holder.insert(one.to_owned(), first.get("ip").cloned().unwrap_or_default());
+        }
+        (false, first) if first != item(&alone) => {
+            holder.insert(list.to_owned(), Value::Array(vec![item(&alone)]));
+        }
+        _ => {}
+    }
+}
+
 fn node(top: &mut Object) {
+    if let Some(spec) = object(top, "spec") {
+        both_forms(spec, "podCIDR", "podCIDRs", |range| range.into());
+    }
     let Some(status) = object(top, "status") else { return };
     if let Some(capacity) = status.get("capacity").filter(|capacity| capacity.is_object()).cloned() {
         set(status, "allocatable", capacity);

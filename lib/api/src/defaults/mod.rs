@@ -29,6 +29,37 @@ pub fn apply(ty: &StructType, value: &mut Value) {
     }
 }
 
+/// Fields that hold the time when they were set: group, kind, dotted path (`a[].b` for all items).
+const TIMES: [(&str, &str, &str); 2] = [
+    ("resource.k8s.io", "DeviceTaintRule", "spec.taint.timeAdded"),
+    ("resource.k8s.io", "ResourceSlice", "spec.devices[].taints[].timeAdded"),
+];
+
+/// Sets times that are absent to that of the request.
+pub fn set_times(group: &str, kind: &str, value: &mut Value, now: &str) {
+    for (_, _, path) in TIMES.iter().filter(|(of_group, of_kind, _)| (*of_group, *of_kind) == (group, kind)) {
+        set_at(value, path, now);
+    }
+}
+
+fn set_at(value: &mut Value, path: &str, to: &str) {
+    let Some(object) = value.as_object_mut() else { return };
+    match path.split_once('.') {
+        None => set(object, path, to),
+        Some((first, rest)) => match first.strip_suffix("[]") {
+            Some(list) => {
+                let items = object.get_mut(list).and_then(Value::as_array_mut);
+                items.into_iter().flatten().for_each(|item| set_at(item, rest, to));
+            }
+            None => {
+                if let Some(inner) = object.get_mut(first) {
+                    set_at(inner, rest, to);
+                }
+            }
+        },
+    }
+}
+
 /// The object under that name.
 fn object<'a>(parent: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     parent.get_mut(name)?.as_object_mut()

@@ -3,6 +3,7 @@
 
 pub mod amounts;
 pub mod pod;
+pub mod qos;
 mod scope;
 mod usage;
 

@@ -58,19 +58,7 @@ fn is_terminating(pod: &Value) -> bool {
 }
 
 fn is_best_effort(pod: &Value) -> bool {
-    let amounts = |resources: &Value| {
-        ["requests", "limits"].iter().any(|side| {
-            ["cpu", "memory"]
-                .iter()
-                .any(|name| super::amounts::quantity(&resources[*side][*name]).is_some_and(|amount| !amount.is_zero()))
-        })
-    };
-    let spec = &pod["spec"];
-    let containers = ["containers", "initContainers"].iter().flat_map(|l| spec[*l].as_array().into_iter().flatten());
-    match spec["resources"].as_object() {
-        Some(whole) if !whole.is_empty() => !amounts(&spec["resources"]),
-        _ => !containers.into_iter().any(|container| amounts(&container["resources"])),
-    }
+    super::qos::class(pod) == "BestEffort"
 }
 
 fn crosses_namespaces(pod: &Value) -> bool {

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use pintle_machinery::quantity::Quantity;
 use serde_json::Value;
 
-use crate::registry::value::{entries, has, items};
+use super::amounts::quantity;
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, by the CPU and memory of its containers, or of the pod as a whole.
 pub fn class(pod: &Value) -> &'static str {
     let spec = &pod["spec"];
-    if has(spec, "resources.limits") || has(spec, "resources.requests") {
+    if ["limits", "requests"].iter().any(|list| !spec["resources"][*list].is_null()) {
         return classify(&[&spec["resources"]]);
     }
-    let containers = items(spec, "initContainers").iter().chain(items(spec, "containers"));
+    let lists = ["initContainers", "containers"].iter();
+    let containers = lists.flat_map(|list| spec[*list].as_array().into_iter().flatten());
     classify(&containers.map(|container| &container["resources"]).collect::<Vec<_>>())
 }
 
@@ -34,12 +35,12 @@ fn classify(all: &[&Value]) -> &'static str {
 }
 
 /// Adds what one container has; how many of the two resources it has.
-fn add<'a>(sums: &mut BTreeMap<&'a str, Quantity>, resources: &'a Value, list: &str) -> usize {
+fn add(sums: &mut BTreeMap<&str, Quantity>, resources: &Value, list: &str) -> usize {
     let mut given = 0;
-    for (name, amount) in entries(resources, list).filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")) {
-        let amount: Quantity = amount.as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
+    for (name, amount) in ["cpu", "memory"].into_iter().filter_map(|name| Some((name, resources[list].get(name)?))) {
+        let amount = quantity(amount).unwrap_or_default();
         if !amount.is_zero() {
-            *sums.entry(name.as_str()).or_default() += amount;
+            *sums.entry(name).or_default() += amount;
             given += 1;
         }
     }
