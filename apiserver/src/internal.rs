@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
 
+use crate::cache::entry::Entry;
 use crate::engine::modify::{self, Make, Ownership};
 use crate::engine::{Call, create, storage_error};
 use crate::http::info::RequestInfo;
@@ -70,20 +71,32 @@ pub async fn get(state: &Arc<State>, at: Address<'_>) -> Result<Option<Value>, A
     Ok(kv.map(modify::Current::parse).transpose()?.map(|current| current.value))
 }
 
-/// Reads an object from the cache, in its stored form.
-pub fn cached(state: &State, at: Address<'_>) -> Option<Value> {
+/// Reads an object from the cache, in its stored form. It is parsed once and kept with its cache entry.
+pub fn cached(state: &State, at: Address<'_>) -> Option<Arc<Value>> {
     let resource = state.any_version(at.group, at.resource)?;
     let (snapshot, _) = resource.cache.as_ref()?.snapshot();
-    snapshot.get(&resource.key(at.namespace, at.name)).map(|entry| entry.value())
+    snapshot.get(&resource.key(at.namespace, at.name)).map(|entry| entry.shared())
 }
 
-/// All objects of a resource (in a namespace), from the cache.
-pub fn list(state: &State, group: &str, resource: &str, namespace: &str) -> Vec<Value> {
+/// The same, or else from the store.
+pub async fn known(state: &Arc<State>, at: Address<'_>) -> Result<Option<Arc<Value>>, ApiError> {
+    match cached(state, at) {
+        Some(found) => Ok(Some(found)),
+        None => Ok(get(state, at).await?.map(Arc::new)),
+    }
+}
+
+/// All objects of a resource (in a namespace) from the cache, each parsed once and kept: for resources with few objects.
+pub fn list(state: &State, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+    entries(state, group, resource, namespace).iter().map(|entry| entry.shared()).collect()
+}
+
+/// All objects of a resource (in a namespace), not parsed.
+pub fn entries(state: &State, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Entry>> {
     let Some(resource) = state.any_version(group, resource) else { return Vec::new() };
     let Some(cache) = &resource.cache else { return Vec::new() };
     let (snapshot, _) = cache.snapshot();
-    let prefix = resource.prefix(namespace);
-    snapshot.range(&prefix, None).map(|entry| entry.value()).collect()
+    snapshot.range(&resource.prefix(namespace), None).cloned().collect()
 }
 
 /// Creates an object.

@@ -1,5 +1,7 @@
 //! LimitRanger: defaults for containers, and bounds for containers, pods and claims. Pure but for the list of ranges.
 
+use std::sync::Arc;
+
 use pintle_api::quota::Amounts;
 use pintle_api::quota::pod::{Side, total};
 use pintle_machinery::quantity::Quantity;
@@ -14,7 +16,7 @@ use crate::internal;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const LISTS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];
 
-fn ranges(call: &Call) -> Vec<Value> {
+fn ranges(call: &Call) -> Vec<Arc<Value>> {
     internal::list(&call.state, "", "limitranges", &call.info.namespace)
 }
 

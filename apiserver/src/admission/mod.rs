@@ -95,9 +95,10 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
             new["spec"]["username"] = call.user.name.clone().into();
             new["spec"]["groups"] = call.user.groups.clone().into();
             new["spec"]["uid"] = call.user.uid.clone().into();
-            if !call.user.extra.is_empty() {
-                new["spec"]["extra"] = serde_json::json!(call.user.extra);
-            }
+            new["spec"]["extra"] = match call.user.extra.is_empty() {
+                true => Value::Null,
+                false => serde_json::json!(call.user.extra),
+            };
         }
         _ => {}
     }

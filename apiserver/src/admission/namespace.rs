@@ -17,11 +17,7 @@ pub async fn check_open(call: &Call, new: &Value) -> Result<(), ApiError> {
     }
     let name = call.info.namespace.as_str();
     let at = Address::new("", "namespaces", "", name);
-    let found = match internal::cached(&call.state, at) {
-        Some(found) => Some(found),
-        None => internal::get(&call.state, at).await?,
-    };
-    let Some(found) = found else {
+    let Some(found) = internal::known(&call.state, at).await? else {
         return Err(ApiError::not_found(&GroupResource::new("", "namespaces"), name));
     };
     if !meta::is_deleting(&found) && found["status"]["phase"] != "Terminating" {

@@ -27,10 +27,7 @@ pub async fn mutate(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     let account_name = pod["spec"]["serviceAccountName"].as_str().unwrap_or_default().to_owned();
     let namespace = call.info.namespace.as_str();
     let at = Address::new("", "serviceaccounts", namespace, &account_name);
-    let account = match internal::cached(&call.state, at) {
-        Some(account) => Some(account),
-        None => internal::get(&call.state, at).await?,
-    };
+    let account = internal::known(&call.state, at).await?;
     let account = account.ok_or_else(|| {
         forbidden(format!(
             "error looking up service account {namespace}/{account_name}: serviceaccount \"{account_name}\" not found"

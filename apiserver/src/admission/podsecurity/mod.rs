@@ -115,17 +115,17 @@ async fn namespace(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), 
     let name = meta::text(new, "name");
     // The newest pods count, too.
     call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
-    let pods = internal::list(&call.state, "", "pods", name);
+    let pods = internal::entries(&call.state, "", "pods", name);
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
-    for pod in pods.iter().take(MOST_PODS) {
-        let reasons: Vec<String> = check(rule, pod).into_iter().map(|violation| violation.reason).collect();
+    for pod in pods.iter().take(MOST_PODS).map(|entry| entry.value()) {
+        let reasons: Vec<String> = check(rule, &pod).into_iter().map(|violation| violation.reason).collect();
         if reasons.is_empty() {
             continue;
         }
         let reasons = reasons.join(", ");
         match told.iter_mut().find(|(known, _)| *known == reasons) {
-            Some((_, names)) => names.push(meta::text(pod, "name").to_owned()),
-            None => told.push((reasons, vec![meta::text(pod, "name").to_owned()])),
+            Some((_, names)) => names.push(meta::text(&pod, "name").to_owned()),
+            None => told.push((reasons, vec![meta::text(&pod, "name").to_owned()])),
         }
     }
     if !told.is_empty() {

@@ -237,10 +237,10 @@ async fn endpoint(state: &Arc<State>, namespace: &str, name: &str, port: &str) -
     let chosen =
         chosen.ok_or_else(|| unavailable(format!("no service port \"{port}\" found for service \"{name}\"")))?;
     let port_name = chosen["name"].as_str().unwrap_or_default();
-    let mut slices = internal::list(state, "discovery.k8s.io", "endpointslices", namespace);
-    slices.retain(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == name);
+    let mut slices = internal::entries(state, "discovery.k8s.io", "endpointslices", namespace);
+    slices.retain(|slice| slice.labels.get("kubernetes.io/service-name").is_some_and(|service| service == name));
     let mut found = Vec::new();
-    for slice in &slices {
+    for slice in slices.iter().map(|entry| entry.value()) {
         let ports = slice["ports"].as_array().into_iter().flatten();
         let Some(number) = ports
             .filter(|port| port["name"].as_str().unwrap_or_default() == port_name)
