@@ -46,12 +46,21 @@ pub fn put_back(file: &Path) -> anyhow::Result<()> {
     Settings::own()?.put_back(file)
 }
 
+/// The cluster's network namespace goes, and with it its settings.
+pub fn forget(file: &Path) -> anyhow::Result<()> {
+    let before: Option<Before> = std::fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    before.map_or(Ok(()), |before| Settings::within(before.namespace).unlist(file))
+}
+
 impl Settings {
     fn own() -> anyhow::Result<Self> {
         let namespace = std::fs::read_link("/proc/self/ns/net").context("reading the network namespace's number")?;
-        let namespace = namespace.to_string_lossy().into_owned();
+        Ok(Self::within(namespace.to_string_lossy().into_owned()))
+    }
+
+    fn within(namespace: String) -> Self {
         let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
-        Ok(Self { root: "/proc/sys".into(), namespace, nodes: Path::new(NODES).join(format!("nodes-{number}.json")) })
+        Self { root: "/proc/sys".into(), namespace, nodes: Path::new(NODES).join(format!("nodes-{number}.json")) }
     }
 
     fn read(&self, key: &str) -> anyhow::Result<String> {
@@ -137,7 +146,11 @@ impl Settings {
             None => self.restore(&before)?,
         }
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
-        self.list(&others)
+        self.unlist(file)
+    }
+
+    fn unlist(&self, file: &Path) -> anyhow::Result<()> {
+        self.list(&self.others(file))
     }
 
     fn restore(&self, before: &Before) -> anyhow::Result<()> {
@@ -205,6 +218,12 @@ mod tests {
             space.write(key, "0\n").unwrap();
         }
         let get = || NEEDED.map(|(key, _)| space.read(key).unwrap());
+        space.prepare(Some(&dir.path().join("isolated"))).unwrap();
+        space.unlist(&dir.path().join("isolated")).unwrap();
+        assert!(!space.nodes.exists());
+        for (key, _) in NEEDED {
+            space.write(key, "0\n").unwrap();
+        }
         for file in [&gone, &first, &second] {
             space.prepare(Some(file)).unwrap();
         }

@@ -83,6 +83,7 @@ pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
     unmount_below(paths.root(), &[paths.root().to_owned()])?;
     if net::namespace_exists(&paths.id()) {
         net::remove_namespace(paths).await?;
+        kernel::forget(&paths.kernel_settings())?;
     } else {
         Routes::read(&paths.routes()).bring(&Table::new(), routes::make).await;
         if !kernel::is_shared(&paths.kernel_settings())? {
