@@ -60,19 +60,29 @@ pub fn pending(_context: &Context<'_>, object: &mut Value) {
 /// A new claim is pending.
 pub fn claim_create(context: &Context<'_>, claim: &mut Value) {
     pending(context, claim);
-    sources(claim);
+    sources(claim, None);
 }
 
 /// A claim that is written again.
-pub fn claim_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
+pub fn claim_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     if context.subresource.is_none() {
-        sources(new);
+        sources(new, Some(old));
     }
 }
 
 /// A claim's source of data is told in both of its fields.
-fn sources(claim: &mut Value) {
+fn sources(claim: &mut Value, old: Option<&Value>) {
     let spec = object_mut(claim, "spec");
+    let had = |field: &str| old.is_some_and(|old| !old["spec"][field].is_null());
+    // The old field knows claims and snapshots only; data from another namespace is behind a gate.
+    let source = (text(spec, "dataSource.apiGroup"), text(spec, "dataSource.kind"));
+    let known = matches!(source, ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"));
+    if !known && !had("dataSource") {
+        remove(spec, "dataSource");
+    }
+    if !text(spec, "dataSourceRef.namespace").is_empty() && !had("dataSourceRef") {
+        remove(spec, "dataSourceRef");
+    }
     let (source, reference) = (at(spec, "dataSource").clone(), at(spec, "dataSourceRef").clone());
     let elsewhere = !text(&reference, "namespace").is_empty();
     if !source.is_null() && reference.is_null() {
