@@ -1,14 +1,16 @@
 //! Two answers to one request: what is different, and of which class.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::scrub;
 use super::wire::{Answer, Request, Status};
 
 /// Classes in the order of their weight: the first that applies is the request's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Class {
     /// The HTTP status.
     Status,
@@ -77,8 +79,15 @@ pub struct Comparison {
     pub ours: Answer,
     /// What was sent before, where that matters.
     pub before: Vec<Request>,
+    /// The differences, the weightiest first.
+    pub differences: Vec<Difference>,
+}
+
+impl Comparison {
     /// The weightiest difference, if any.
-    pub difference: Option<Difference>,
+    pub fn difference(&self) -> Option<&Difference> {
+        self.differences.first()
+    }
 }
 
 /// Headers that are compared besides content type and warnings.
@@ -88,11 +97,12 @@ const HEADERS: [&str; 4] = ["retry-after", "location", "www-authenticate", "cach
 pub fn answers(request: &Request, upstream: Answer, ours: Answer) -> Comparison {
     let sent = String::from_utf8_lossy(&request.body).into_owned();
     // An upstream that breaks the connection says nothing of what is right.
-    let difference = if upstream.status == Status::Broken { None } else { first(&upstream, &ours, &sent) };
-    Comparison { request: request.clone(), upstream, ours, before: Vec::new(), difference }
+    let differences = if upstream.status == Status::Broken { Vec::new() } else { all(&upstream, &ours, &sent) };
+    Comparison { request: request.clone(), upstream, ours, before: Vec::new(), differences }
 }
 
-fn first(upstream: &Answer, ours: &Answer, sent: &str) -> Option<Difference> {
+/// All differences, the weightiest first.
+fn all(upstream: &Answer, ours: &Answer, sent: &str) -> Vec<Difference> {
     let (theirs, our_body) = (body(upstream, sent), body(ours, sent));
     let mut found = Vec::new();
     if upstream.status != ours.status {
@@ -126,7 +136,8 @@ fn first(upstream: &Answer, ours: &Answer, sent: &str) -> Option<Difference> {
             found.push(Difference { class: Class::Header, path: name.into(), upstream: left, ours: right });
         }
     }
-    found.into_iter().min_by_key(|difference| difference.class)
+    found.sort_by_key(|difference| difference.class);
+    found
 }
 
 /// The body as a comparable value: JSON, YAML or protobuf read, anything else as its lines.
@@ -184,48 +195,53 @@ fn failures(upstream: &Value, ours: &Value) -> Vec<Difference> {
         }
     };
     add(Class::Reason, "reason", &upstream["reason"], &ours["reason"]);
-    let (left, right) = (sorted_causes(upstream), sorted_causes(ours));
-    let same_faults = left == right;
-    let (only_left, only_right) = apart(&left, &right);
-    add(Class::Causes, "details.causes", &only_left, &only_right);
+    let (left, right) = (causes(upstream), causes(ours));
+    for field in left.keys().chain(right.keys()).collect::<BTreeSet<_>>() {
+        let of = |causes: &Causes| causes.get(field).map_or(Value::Null, |list| Value::Array(list.clone()));
+        add(Class::Causes, &format!("details.causes[{field}]"), &of(&left), &of(&right));
+    }
     for field in ["name", "group", "kind", "uid", "retryAfterSeconds"] {
         add(Class::Reason, &format!("details.{field}"), &upstream["details"][field], &ours["details"][field]);
     }
     // The message of an invalid object is made of its causes: what comes before them is left to compare.
     let said = |status: &Value| match status["message"].as_str().and_then(|text| text.split_once(" is invalid: ")) {
-        Some((subject, _)) if same_faults && !left.is_empty() => Value::from(subject),
+        Some((subject, _)) if !left.is_empty() && !right.is_empty() => Value::from(subject),
         _ => status["message"].clone(),
     };
     add(Class::Message, "message", &said(upstream), &said(ours));
     add(Class::Body, "", &upstream["metadata"], &ours["metadata"]);
-    add(Class::Order, "details.causes", &upstream["details"]["causes"], &ours["details"]["causes"]);
+    if left == right {
+        add(Class::Order, "details.causes", &in_order(upstream), &in_order(ours));
+    }
     found
 }
 
-fn sorted_causes(status: &Value) -> Vec<String> {
-    let mut causes: Vec<String> =
-        status["details"]["causes"].as_array().into_iter().flatten().map(Value::to_string).collect();
-    causes.sort();
-    causes
+/// Faults as they come; conflicts with other managers upstream takes from a map.
+fn in_order(status: &Value) -> Value {
+    let mut causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
+    if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
+        causes.sort_by_key(Value::to_string);
+    }
+    Value::Array(causes)
 }
 
-/// What each of two sorted lists has alone.
-fn apart(left: &[String], right: &[String]) -> (Value, Value) {
-    let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
-    left.iter().for_each(|text| *counts.entry(text).or_default() += 1);
-    right.iter().for_each(|text| *counts.entry(text).or_default() -= 1);
-    let pick = |sign: i64| -> Value {
-        let chosen = counts.iter().filter(|(_, count)| count.signum() == sign);
-        Value::Array(chosen.map(|(text, _)| serde_json::from_str(text).unwrap_or_default()).collect())
-    };
-    (pick(1), pick(-1))
+/// Faults by field.
+type Causes = BTreeMap<String, Vec<Value>>;
+
+fn causes(status: &Value) -> Causes {
+    let mut causes = Causes::new();
+    for cause in status["details"]["causes"].as_array().into_iter().flatten() {
+        causes.entry(cause["field"].as_str().unwrap_or_default().to_owned()).or_default().push(cause.clone());
+    }
+    causes.values_mut().for_each(|list| list.sort_by_key(Value::to_string));
+    causes
 }
 
 fn walk(path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {
     match (upstream, ours) {
         (left, right) if left == right => {}
         (Value::Object(left), Value::Object(right)) => {
-            let names: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             for name in names {
                 let child = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 walk(&child, field(left, name), field(right, name), found);
@@ -270,7 +286,8 @@ mod tests {
     }
 
     fn class(upstream: (u16, Value), ours: (u16, Value)) -> Option<Class> {
-        first(&answer(upstream.0, &upstream.1), &answer(ours.0, &ours.1), "").map(|difference| difference.class)
+        let found = all(&answer(upstream.0, &upstream.1), &answer(ours.0, &ours.1), "");
+        found.first().map(|difference| difference.class)
     }
 
     #[test]
@@ -291,7 +308,7 @@ mod tests {
             ..Answer::default()
         };
         let class = |upstream: Answer, ours: Answer| {
-            answers(&Request::new("kubectl", "get"), upstream, ours).difference.map(|difference| difference.class)
+            answers(&Request::new("kubectl", "get"), upstream, ours).difference().map(|difference| difference.class)
         };
         let done = Status::Exit(Some(0));
         assert_eq!(class(said(done, "a 1"), said(done, "a 1")), None);
@@ -313,5 +330,9 @@ mod tests {
         assert_eq!(of(failure("x", &["a"]), failure("y", &["b"])), Some(Class::Causes));
         let listed = |fields: &[&str]| failure(&format!("Kind \"x\" is invalid: {fields:?}"), fields);
         assert_eq!(of(listed(&["a", "b"]), listed(&["b", "a"])), Some(Class::Order));
+        let body = |fields: &[&str]| answer(422, &listed(fields));
+        let paths: Vec<String> =
+            all(&body(&["a", "b"]), &body(&["b", "c"]), "").into_iter().map(|difference| difference.path).collect();
+        assert_eq!(paths, ["details.causes[a]", "details.causes[c]"]);
     }
 }

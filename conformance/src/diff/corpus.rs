@@ -8,6 +8,23 @@ use pintle_api::Resource;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// Kinds whose objects change how a server answers requests about others.
+const UNSETTLING: [&str; 13] = [
+    "APIService",
+    "CustomResourceDefinition",
+    "FlowSchema",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "ServiceCIDR",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+];
+
 /// What is kept in the corpus folder.
 pub struct Corpus {
     /// Valid objects, at least one of each kind that can be created.
@@ -31,6 +48,11 @@ impl Sample {
     /// `Pod`, or with the group for kinds that several groups or versions have.
     pub fn kind(&self) -> String {
         kind_name(self.resource)
+    }
+
+    /// Whether the object changes how a server answers requests about others.
+    pub fn unsettles(&self) -> bool {
+        UNSETTLING.contains(&self.resource.kind)
     }
 
     /// Path of the collection.

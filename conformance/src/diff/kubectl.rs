@@ -17,8 +17,17 @@ use super::wire::{Answer, Request, Server, Status};
 const BETWEEN: char = '\u{1f}';
 
 /// Ages of what a session made, which nobody can compare: words of their own, and short.
-static AGE: LazyLock<Regex> = LazyLock::new(|| {
-    scrub::pattern(r"(?m)(^|[\s(])(?:(?:1[01]\d|\d{1,2})s|\d{1,2}m(?:\d{1,2}s)?|<invalid>)( ago)?(\s|\)|,|$)")
+static AGE: LazyLock<Regex> =
+    LazyLock::new(|| scrub::pattern(&format!(r"(?m)(^|[\s(]){}( ago)?(\s|\)|,|$)", scrub::AGE)));
+
+/// Where `kubectl diff` keeps what it compares.
+static COMPARED: LazyLock<Regex> = LazyLock::new(|| scrub::pattern(r"\S*/(LIVE|MERGED)-\d+"));
+/// When it was put there.
+static SINCE: LazyLock<Regex> = LazyLock::new(|| scrub::pattern(r"(?m)^((?:---|\+\+\+) \S+)\t.*$"));
+
+/// Times as people read them, and what stands before a line of kubectl's own log.
+static TIMES: LazyLock<Regex> = LazyLock::new(|| {
+    scrub::pattern(r"(?m)\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}|^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+")
 });
 
 /// A command line as a request.
@@ -62,6 +71,8 @@ fn lines(output: &[u8]) -> Value {
 
 fn text(output: &[u8]) -> String {
     let text = scrub::text(&String::from_utf8_lossy(output));
+    let text = TIMES.replace_all(&text, "<time>").into_owned();
+    let text = SINCE.replace_all(&COMPARED.replace_all(&text, "$1"), "$1").into_owned();
     // Twice: of two ages side by side the first takes what is between them.
     let once = AGE.replace_all(&text, "${1}<age>${2}${3}");
     AGE.replace_all(&once, "${1}<age>${2}${3}").into_owned()
@@ -83,6 +94,19 @@ mod tests {
             "Age: <age>",
         ];
         assert_eq!(lines(given), json!(expected));
+    }
+
+    #[test]
+    fn times_go() {
+        let given =
+            b"Creation: Mon, 30 Nov 2026 15:08:40 +0000\nW1130 15:08:55.972959   31854 diff.go:723] it changes\n";
+        assert_eq!(lines(given), json!(["Creation: <time>", "<time> diff.go:723] it changes"]));
+    }
+
+    #[test]
+    fn differences_have_no_places_and_times() {
+        let given = b"diff -u -N /tmp/LIVE-12/v1.a /tmp/MERGED-34/v1.a\n--- /tmp/LIVE-12/v1.a\t2026-11-30 15:00:00.1 +0000\n-a: 1\n";
+        assert_eq!(lines(given), json!(["diff -u -N LIVE/v1.a MERGED/v1.a", "--- LIVE/v1.a", "-a: 1"]));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Three feeds: sessions of a corpus ([`sessions`]), generated and spoilt objects ([`objects`]), and sequences of patches
 //! ([`patches`]). What may differ by nature (uids, versions, times, generated names) is taken out first ([`scrub`]);
-//! what differs is classed and counted ([`compare`], [`score`]); what is known to differ is data with a reason
-//! ([`known`]) and may only shrink.
+//! what differs is classed and counted ([`compare`], [`score`]); what is known to differ, with reasons ([`known`]), and how many
+//! differences may be ([`limits`]) is data that may only shrink.
 
 mod changes;
 mod compare;
@@ -11,6 +11,7 @@ mod corpus;
 mod generate;
 mod known;
 mod kubectl;
+mod limits;
 mod objects;
 mod patch_bodies;
 mod patches;
@@ -22,7 +23,6 @@ mod sessions;
 mod wire;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
@@ -48,21 +48,19 @@ pub struct Args {
     /// Seed of the generated requests.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Generated requests of each feed, at most.
+    /// Generated requests: so many of objects, and sequences of patches that come to about as many.
     #[arg(long, default_value_t = 10_000)]
     pub requests: u64,
-    /// Seconds for each generated feed, at most.
-    #[arg(long, default_value_t = 600)]
-    pub seconds: u64,
     /// Only sessions with this in their name, only objects of kinds with this in their name.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "limits")]
     pub only: Option<String>,
-    /// Fail when there is any difference that is not known, or a known one that is gone.
-    #[arg(long)]
-    pub strict: bool,
-    /// Differences per 1,000 generated objects above which the run fails.
-    #[arg(long)]
-    pub max_per_thousand: Option<f64>,
+    /// How many differences may be, by feed, kind and class (JSON). A number above its limit fails the run, and so does an entry
+    /// of known.yaml that nothing matched. The figures of a run are written in this form to OUT/limits.json.
+    #[arg(long, value_name = "FILE")]
+    pub limits: Option<PathBuf>,
+    /// Write numbers that are lower now into the file of --limits.
+    #[arg(long, requires = "limits")]
+    pub shrink_limits: bool,
 }
 
 /// Where requests come from.
@@ -80,25 +78,13 @@ pub enum Feed {
 struct Bounds {
     seed: u64,
     requests: u64,
-    until: Instant,
     only: Option<String>,
     shutdown: CancellationToken,
 }
 
 impl Bounds {
     fn new(args: &Args, shutdown: &CancellationToken) -> Self {
-        Self {
-            seed: args.seed,
-            requests: args.requests,
-            until: Instant::now() + Duration::from_secs(args.seconds),
-            only: args.only.clone(),
-            shutdown: shutdown.clone(),
-        }
-    }
-
-    /// The feed has to end.
-    fn over(&self, requests: u64) -> bool {
-        requests >= self.requests || Instant::now() >= self.until || self.shutdown.is_cancelled()
+        Self { seed: args.seed, requests: args.requests, only: args.only.clone(), shutdown: shutdown.clone() }
     }
 
     /// Whether something of that name is wanted.
@@ -109,10 +95,24 @@ impl Bounds {
 
 /// Runs until done, or until `shutdown`.
 pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
+    // Before minutes go by: a file that can't be read.
+    let mut limits = args.limits.as_deref().map(limits::Limits::read).transpose()?;
     let outcome = differential(&args, &shutdown).await?;
+    anyhow::ensure!(!shutdown.is_cancelled(), "interrupted");
     print!("{}", outcome.summary());
     outcome.write(&args.out)?;
-    outcome.judge(args.strict, args.max_per_thousand)
+    let faults = outcome.faults();
+    faults.iter().for_each(|fault| eprintln!("{fault}"));
+    let (Some(file), Some(limits)) = (&args.limits, &mut limits) else { return Ok(()) };
+    let verdict = limits.judge(&outcome.figures())?;
+    verdict.loose.iter().for_each(|text| println!("the limit can shrink: {text}"));
+    verdict.above.iter().for_each(|text| eprintln!("above the limit: {text}"));
+    if args.shrink_limits && !verdict.loose.is_empty() {
+        limits.write(file)?;
+    }
+    let (above, faults) = (verdict.above.len(), faults.len());
+    anyhow::ensure!(above + faults == 0, "{above} numbers above their limit, {faults} other faults");
+    Ok(())
 }
 
 /// Starts both servers, runs the feeds, stops the servers.
@@ -120,20 +120,19 @@ async fn differential(args: &Args, shutdown: &CancellationToken) -> anyhow::Resu
     let corpus = corpus::Corpus::read(&args.corpus)?;
     let known = known::Known::read(&args.corpus.join("known.yaml"))?;
     let pair = servers::Pair::start(args).await.context("starting the two servers")?;
-    let mut outcome = score::Outcome::new(args.seed, known);
-    let ran = feeds(args, &pair, &corpus, &mut outcome, shutdown).await;
+    let ran = feeds(args, &pair, &corpus, known, shutdown).await;
     pair.stop().await;
-    ran?;
-    Ok(outcome)
+    ran
 }
 
 async fn feeds(
     args: &Args,
     pair: &servers::Pair,
     corpus: &corpus::Corpus,
-    outcome: &mut score::Outcome,
+    known: known::Known,
     shutdown: &CancellationToken,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<score::Outcome> {
+    let mut outcome = score::Outcome::new(args.seed, args.requests, pair.upstream.version().await?, known);
     pair.prepare().await?;
     for feed in &args.feed {
         let bounds = Bounds::new(args, shutdown);
@@ -144,5 +143,5 @@ async fn feeds(
         };
         outcome.add(*feed, found);
     }
-    Ok(())
+    Ok(outcome)
 }

@@ -1,7 +1,7 @@
 //! Feed 2: generated objects. Valid samples with one to three random changes, sent as creations and updates that are dry
 //! runs; compared are acceptance, the defaulted result and the faults.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Bounds;
 use super::changes::{self, Change};
-use super::compare::Comparison;
+use super::compare::{Comparison, Difference};
 use super::corpus::{Corpus, Sample};
 use super::generate::Generator;
 use super::score::Found;
@@ -27,8 +27,10 @@ const BINDING: &str = "generated-limits";
 const AT_ONCE: usize = 6;
 /// Requests to make one difference small.
 const SHRINK: usize = 12;
-/// Servers have so long to write to new objects.
+/// Servers that have written nothing for so long to new objects are done,
 const SETTLE: Duration = Duration::from_secs(2);
+/// and those that go on are not waited for any longer.
+const UNSETTLED: Duration = Duration::from_secs(30);
 /// Stands for the resource version, which is another one on each server.
 const VERSION: &str = "<<version>>";
 
@@ -60,49 +62,70 @@ struct Anchor {
     versions: (String, String),
 }
 
-/// Runs the feed.
+/// Runs the feed: first with the kinds that leave others alone, then with those that do not.
 pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Result<Found> {
     pair.namespace(NAMESPACE).await?;
     pair.namespace(BINDING).await?;
+    let samples: Vec<&Sample> = corpus.samples.iter().filter(|sample| bounds.wants(&sample.kind())).collect();
+    anyhow::ensure!(!samples.is_empty(), "no sample is of such a kind");
+    let (all, requests) = (samples.len(), usize::try_from(bounds.requests)?);
+    let (last, first): (Vec<_>, Vec<_>) = samples.into_iter().partition(|sample| sample.unsettles());
     let mut found = Found::default();
-    let mut anchors = Vec::new();
-    for sample in corpus.samples.iter().filter(|sample| bounds.wants(&sample.kind())) {
-        anchors.extend(anchor(pair, sample, &mut found).await?);
+    let mut rng = StdRng::seed_from_u64(bounds.seed);
+    for samples in [first, last] {
+        let wanted = requests * samples.len() / all;
+        part(pair, &samples, wanted, &mut rng, bounds, &mut found).await?;
     }
-    anyhow::ensure!(!anchors.is_empty(), "no sample is of such a kind");
+    Ok(found)
+}
+
+/// So many cases about some of the samples.
+async fn part(
+    pair: &Pair,
+    samples: &[&Sample],
+    wanted: usize,
+    rng: &mut StdRng,
+    bounds: &Bounds,
+    found: &mut Found,
+) -> anyhow::Result<()> {
+    let mut anchors = Vec::new();
+    for sample in samples {
+        anchors.extend(anchor(pair, sample, found).await?);
+    }
     settle(pair, &mut anchors).await?;
-    let mut kinds: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut kinds: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, anchor) in anchors.iter().enumerate() {
         kinds.entry(anchor.sample.kind()).or_default().push(index);
     }
-    let mut by_kind: Vec<Vec<usize>> = kinds.into_values().collect();
-    by_kind.sort();
-    let mut rng = StdRng::seed_from_u64(bounds.seed);
+    let by_kind: Vec<Vec<usize>> = kinds.into_values().collect();
+    if by_kind.is_empty() {
+        return Ok(());
+    }
+    let cases: Vec<Case> = std::iter::repeat_with(|| case(&anchors, &by_kind, rng)).flatten().take(wanted).collect();
     let mut small: HashMap<String, u32> = HashMap::new();
-    while !bounds.over(found.sent()) {
-        let cases: Vec<Case> = (0..AT_ONCE * 4).filter_map(|_| case(&anchors, &by_kind, &mut rng)).collect();
-        let compared: Vec<anyhow::Result<(Case, Comparison)>> = stream::iter(cases)
-            .map(|case| async {
-                let comparison = pair_compare(pair, &anchors, &case).await?;
-                Ok((case, comparison))
-            })
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
-        for outcome in compared {
-            let (case, mut comparison) = outcome?;
+    for some in cases.chunks(AT_ONCE * 4) {
+        if bounds.shutdown.is_cancelled() {
+            break;
+        }
+        let compared: Vec<anyhow::Result<Comparison>> =
+            stream::iter(some).map(|case| pair_compare(pair, &anchors, case)).buffered(AT_ONCE).collect().await;
+        for (case, compared) in some.iter().zip(compared) {
+            let mut comparison = compared?;
             let kind = anchors[case.sample].sample.kind();
-            if let Some(difference) = &comparison.difference {
+            if let Some(difference) = comparison.difference() {
                 let seen = small.entry(format!("{kind} {:?} {}", difference.class, difference.path)).or_default();
                 *seen += 1;
                 if *seen <= 2 {
-                    comparison = shrink(pair, &anchors, case, comparison).await?;
+                    let differences = comparison.differences.clone();
+                    comparison = shrink(pair, &anchors, case.clone(), comparison).await?;
+                    // A smaller example, but what counts is what was found.
+                    comparison.differences = differences;
                 }
             }
             found.add(&kind, comparison);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Creates a sample on both servers, if it can be kept there.
@@ -127,17 +150,25 @@ async fn anchor(pair: &Pair, sample: &Sample, found: &mut Found) -> anyhow::Resu
 
 /// Waits until the servers have stopped writing to what was created, and takes down what is there then.
 async fn settle(pair: &Pair, anchors: &mut [Anchor]) -> anyhow::Result<()> {
-    tokio::time::sleep(SETTLE).await;
-    for anchor in anchors.iter_mut().filter(|anchor| anchor.live.is_some()) {
-        let (upstream, ours) = pair.send(&Request::new("GET", anchor.sample.path(anchor.namespace))).await?;
-        let version = |body: Option<Value>| {
-            let body = body.unwrap_or_default();
-            body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
-        };
-        anchor.versions = (version(upstream.json()), version(ours.json()));
-        anchor.live = upstream.json().map(without_own);
+    let deadline = tokio::time::Instant::now() + UNSETTLED;
+    loop {
+        tokio::time::sleep(SETTLE).await;
+        let mut changed = false;
+        for anchor in anchors.iter_mut().filter(|anchor| anchor.live.is_some()) {
+            let (upstream, ours) = pair.send(&Request::new("GET", anchor.sample.path(anchor.namespace))).await?;
+            let version = |body: Option<Value>| {
+                let body = body.unwrap_or_default();
+                body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+            };
+            let versions = (version(upstream.json()), version(ours.json()));
+            changed |= anchor.versions != versions;
+            anchor.versions = versions;
+            anchor.live = upstream.json().map(without_own);
+        }
+        if !changed || tokio::time::Instant::now() > deadline {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// The name under which an object is created again; some kinds have no choice.
@@ -228,7 +259,7 @@ fn request(anchor: &Anchor, case: &Case) -> Request {
 
 /// Leaves out changes, and fields of the object, as long as the difference stays the same.
 async fn shrink(pair: &Pair, anchors: &[Anchor], case: Case, comparison: Comparison) -> anyhow::Result<Comparison> {
-    let Some(wanted) = comparison.difference.clone() else { return Ok(comparison) };
+    let Some(wanted) = comparison.difference().cloned() else { return Ok(comparison) };
     let mut best = (case, comparison);
     let mut tries = 0;
     let mut at = 0;
@@ -263,12 +294,12 @@ async fn keeps(
     pair: &Pair,
     anchors: &[Anchor],
     case: &Case,
-    wanted: &super::compare::Difference,
+    wanted: &Difference,
 ) -> anyhow::Result<Option<Comparison>> {
     let comparison = pair_compare(pair, anchors, case).await?;
-    let same = |found: &super::compare::Difference| {
+    let same = |found: &Difference| {
         (found.class, &found.path, &found.upstream, &found.ours)
             == (wanted.class, &wanted.path, &wanted.upstream, &wanted.ours)
     };
-    Ok(comparison.difference.as_ref().is_some_and(same).then_some(comparison))
+    Ok(comparison.difference().is_some_and(same).then_some(comparison))
 }

@@ -6,13 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use pintle_host::upstream;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::Args;
 use super::compare::{self, Comparison};
 use super::wire::{Answer, Request, Server, Status};
-use crate::upstream;
+use crate::upstream::programs;
 
 /// A server must be ready by then.
 const START: Duration = Duration::from_secs(180);
@@ -39,7 +40,7 @@ impl Pair {
     pub async fn start(args: &Args) -> anyhow::Result<Self> {
         let bin = match &args.upstream_bin {
             Some(bin) => std::path::absolute(bin)?,
-            None => upstream::programs(&["kube-apiserver", "etcd", "kubectl"]).context("or give --upstream-bin")?,
+            None => programs(&["kube-apiserver", "etcd", "kubectl"]).context("or give --upstream-bin")?,
         };
         let directory = tempfile::Builder::new().prefix("pintle-diff-").tempdir()?;
         let home = directory.path();
@@ -144,33 +145,30 @@ fn start_upstream(
     port: u16,
     (etcd, peer): (u16, u16),
 ) -> anyhow::Result<Vec<Child>> {
-    let client = format!("http://127.0.0.1:{etcd}");
-    let peers = format!("http://127.0.0.1:{peer}");
     let mut command = Command::new(bin.join("etcd"));
-    command.arg("--data-dir").arg(home.join("etcd")).arg("--unsafe-no-fsync");
-    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-    command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-    command.args(["--initial-cluster", &format!("default={peers}")]);
-    let etcd = spawn(&mut command, &home.join("etcd.log"))?;
-    let key = pki.join("sa.key");
-    let public = home.join("sa.pub");
-    let pair = rcgen::KeyPair::from_pem(&std::fs::read_to_string(&key)?).context("reading the signing key")?;
-    std::fs::write(&public, pair.public_key_pem())?;
+    command.args(upstream::etcd(&home.join("etcd"), etcd, peer));
+    let members = spawn(&mut command, &home.join("etcd.log"))?;
+    let signing_key = pki.join("sa.key");
+    let public_key = home.join("sa.pub");
+    let pair = rcgen::KeyPair::from_pem(&std::fs::read_to_string(&signing_key)?).context("reading the signing key")?;
+    std::fs::write(&public_key, pair.public_key_pem())?;
+    let server = upstream::Apiserver {
+        port,
+        etcd_port: etcd,
+        service_cidr: SERVICE_CIDR,
+        issuer: ISSUER,
+        signing_key: &signing_key,
+        public_key: &public_key,
+    };
     let mut command = Command::new(bin.join("kube-apiserver"));
-    command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"]);
-    command.args([&format!("--secure-port={port}"), &format!("--etcd-servers={client}")]);
-    command
-        .args([&format!("--service-cluster-ip-range={SERVICE_CIDR}"), &format!("--service-account-issuer={ISSUER}")]);
-    command.args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
-    command.arg("--cert-dir").arg(home.join("certs"));
+    command.args(server.on_loopback(&home.join("certs")).with("authorization-mode", "Node,RBAC"));
     for (flag, file) in [("--client-ca-file", pki.join("ca.crt")), ("--token-auth-file", pki.join("tokens.csv"))] {
         if file.exists() {
             command.arg(flag).arg(file);
         }
     }
-    command.arg("--service-account-key-file").arg(&public).arg("--service-account-signing-key-file").arg(&key);
     let server = spawn(&mut command, &home.join("upstream.log"))?;
-    Ok(vec![server, etcd])
+    Ok(vec![server, members])
 }
 
 /// The same user at another server, whose certificate nobody signed.

@@ -31,6 +31,8 @@ struct Session<'a> {
     script: &'a Script,
     variables: Variables,
     namespace: String,
+    /// What it makes changes how servers answer others: it is played when these are done.
+    unsettles: bool,
 }
 
 /// Runs the feed.
@@ -39,20 +41,21 @@ pub async fn run(pair: &Pair, corpus: &Corpus, bounds: &Bounds) -> anyhow::Resul
     for (name, text) in &corpus.sessions {
         scripts.push((name, script::parse(text).with_context(|| format!("session {name}"))?));
     }
-    let sessions: Vec<Session<'_>> = scripts
-        .iter()
-        .flat_map(|(name, script)| expand(name, script, corpus))
-        .filter(|one| bounds.wants(&one.name))
-        .collect();
+    let sessions = scripts.iter().flat_map(|(name, script)| expand(name, script, corpus));
+    let (last, first): (Vec<_>, Vec<_>) =
+        sessions.filter(|one| bounds.wants(&one.name)).partition(|session| session.unsettles);
     let mut found = Found::default();
-    let mut played =
-        stream::iter(&sessions).map(|session| async move { (session, whole(pair, session).await) }).buffered(AT_ONCE);
-    while let Some((session, comparisons)) = played.next().await {
-        for comparison in comparisons.with_context(|| format!("session {}", session.name))? {
-            found.add(&session.name, comparison);
-        }
-        if bounds.shutdown.is_cancelled() {
-            break;
+    for (sessions, at_once) in [(first, AT_ONCE), (last, 1)] {
+        let mut played = stream::iter(&sessions)
+            .map(|session| async move { (session, whole(pair, session).await) })
+            .buffered(at_once);
+        while let Some((session, comparisons)) = played.next().await {
+            for comparison in comparisons.with_context(|| format!("session {}", session.name))? {
+                found.add(&session.name, comparison);
+            }
+            if bounds.shutdown.is_cancelled() {
+                return Ok(found);
+            }
         }
     }
     Ok(found)
@@ -65,7 +68,7 @@ fn expand<'a>(name: &str, script: &'a Script, corpus: &Corpus) -> Vec<Session<'a
         let mut all = corpus.values.clone();
         all.extend(variables);
         all.insert("ns".into(), namespace.clone());
-        Session { name: full, script, variables: all, namespace }
+        Session { name: full, script, variables: all, namespace, unsettles: false }
     };
     match script.each.as_str() {
         "resource" => {
@@ -76,6 +79,7 @@ fn expand<'a>(name: &str, script: &'a Script, corpus: &Corpus) -> Vec<Session<'a
                     done.push(sample.resource);
                     let mut made = session(&sample.kind(), Variables::new());
                     made.variables.extend(variables_of(sample, &made.namespace));
+                    made.unsettles = sample.unsettles();
                     sessions.push(made);
                 }
             }
@@ -223,8 +227,10 @@ fn apart(whole: &Comparison, path: &str) -> Vec<Comparison> {
     let names: std::collections::BTreeSet<&String> = theirs.keys().chain(own.keys()).collect();
     let compared = names.into_iter().map(|name| {
         let (left, right) = (theirs.get(name).cloned().unwrap_or_default(), own.get(name).cloned().unwrap_or_default());
-        let first = compare::bodies(&left, &right).into_iter().next();
-        let difference = first.map(|first| Difference { path: format!("{path}: {name}: {}", first.path), ..first });
+        let differences = compare::bodies(&left, &right)
+            .into_iter()
+            .map(|one| Difference { path: format!("{path}: {name}: {}", one.path), ..one })
+            .collect();
         let answer = |answer: &Answer, value: Value| Answer {
             body: value.to_string().into_bytes(),
             headers: answer.headers.clone(),
@@ -235,7 +241,7 @@ fn apart(whole: &Comparison, path: &str) -> Vec<Comparison> {
             upstream: answer(&whole.upstream, left),
             ours: answer(&whole.ours, right),
             before: Vec::new(),
-            difference,
+            differences,
         }
     });
     compared.collect()
@@ -298,12 +304,13 @@ esac
         let pair = Pair::idle(dir.path(), program).await.unwrap();
         let text = "== a\nkubectl same\n== b\nkubectl output\n== c\nkubectl error\n== d\nkubectl status\n";
         let script = script::parse(text).unwrap();
-        let session = Session { name: "x".into(), script: &script, variables: Variables::new(), namespace: "n".into() };
+        let (variables, namespace) = (Variables::new(), "n".into());
+        let session = Session { name: "x".into(), script: &script, variables, namespace, unsettles: false };
         let classes: Vec<_> = play(&pair, &session)
             .await
             .unwrap()
             .into_iter()
-            .map(|one| one.difference.map(|difference| (difference.class, difference.path)))
+            .map(|one| one.difference().map(|difference| (difference.class, difference.path.clone())))
             .collect();
         let seen = |class: Class, path: &str| Some((class, path.to_owned()));
         let expected =

@@ -162,6 +162,13 @@ impl Server {
         }
     }
 
+    /// The version that it gives.
+    pub async fn version(&self) -> anyhow::Result<String> {
+        let answer = self.send(&Request::new("GET", "/version")).await?;
+        let version = answer.json().and_then(|value| value["gitVersion"].as_str().map(str::to_owned));
+        version.with_context(|| format!("{} does not tell its version", self.name))
+    }
+
     async fn send_once(&self, request: &Request) -> anyhow::Result<Answer> {
         let mut builder = http::Request::builder().method(request.method.as_str()).uri(&request.path);
         for (name, value) in &request.headers {
