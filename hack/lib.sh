@@ -4,6 +4,17 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Where upstream's programs are built.
 upstream=$target/upstream
 
+# Prints the comment at a command's head if an argument asks for help.
+help_wanted() {
+  local script=$1 argument
+  shift
+  for argument in "$@"; do
+    case $argument in
+      -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; exit 0 ;;
+    esac
+  done
+}
+
 say() { printf '== %s\n' "$*"; }
 
 # Debian packages that the node and the tests use: command or file that shows it is there, package.
@@ -56,7 +67,7 @@ install_packages() {
 
 # The release binary, which hack/up and hack/bench use.
 build_pintle() {
-  say "building pintle (release)"
+  say "building pintle (release; the first time takes 15 to 20 minutes on two cores)"
   cargo build --release --locked -p pintle
 }
 
@@ -102,14 +113,20 @@ drop_work() {
   if [ "$1" = 0 ] && [ -z "${KEEP_LOGS:-}" ]; then rm -rf "$WORK"; else echo "logs are in $WORK"; fi
 }
 
+# known_tests FOLDER [NAME...]: an error if the folder has no test of a name.
+known_tests() {
+  local folder=$1 wanted
+  shift
+  for wanted in "$@"; do
+    compgen -G "$folder/[0-9]*-$wanted" >/dev/null || { echo "no test in $folder is called $wanted" >&2; exit 2; }
+  done
+}
+
 # run_tests FOLDER [NAME...]: runs the folder's scripts, or those with these names (without their number), each for at most 15 minutes.
 # A script passes if it exits 0; with logs in LOGS, those of a failed one are kept.
 run_tests() {
-  local folder=$1 script name begin passed=0 failed=0 wanted
+  local folder=$1 script name begin passed=0 failed=0
   shift
-  for wanted in "$@"; do
-    compgen -G "$folder/[0-9]*-$wanted" >/dev/null || { echo "no test in $folder is called $wanted" >&2; return 2; }
-  done
   for script in "$folder"/*; do
     name=$(basename "$script")
     if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qxF "${name#*-}"; then continue; fi
