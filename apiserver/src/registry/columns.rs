@@ -784,3 +784,22 @@ pub const VOLUMEATTRIBUTESCLASSES: &[Column] = &[
     text("DriverName", "driverName is the name of the CSI driver This field is immutable."),
     text("Age", ABOUT_AGE),
 ];
+
+/// Of `customresourcedefinitions`.
+pub const CUSTOMRESOURCEDEFINITIONS: &[Column] = &[
+    named("Name", 0, ABOUT_NAME),
+    text("Scope", "Cluster/Namespaced"),
+    text("Versions", "Served versions"),
+    typed("Created At", "date", ABOUT_AGE),
+    wide("Group", "API group"),
+    wide("Kind", "CustomResource kind"),
+    wide("ShortNames", "Short names"),
+    Column { ty: "boolean", ..wide("Established", "Established status") },
+];
+
+/// Of `storageversionmigrations`.
+pub const STORAGEVERSIONMIGRATIONS: &[Column] = &[
+    text("Name", ABOUT_NAME),
+    text("Resource", "GroupResource to migrate"),
+    text("Status", "Status of the migration"),
+];

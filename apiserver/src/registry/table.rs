@@ -283,7 +283,6 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::replica_set),
             validate_update: Some(validate::workload::replica_set_update),
-            fields: &["status.replicas"],
             field_value: Some(replicas_field),
             generation: Generation::Counted(&[]),
             ..shown(columns::REPLICASETS, cells::replicasets)

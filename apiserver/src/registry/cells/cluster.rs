@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use pintle_machinery::time;
 use serde_json::Value;
 
-use super::{NONE, age, condition, join, name, or};
+use super::{NONE, age, condition, is_true, join, name, or};
 use crate::registry::value::{at, entries, flag, has, int, items, number, text};
 
 /// Nodes.
@@ -164,5 +164,38 @@ pub fn resourceslices(slice: &Value, now: Timestamp) -> Vec<Value> {
         text(slice, "spec.driver").into(),
         text(slice, "spec.pool.name").into(),
         age(slice, now),
+    ]
+}
+
+/// CustomResourceDefinitions.
+pub fn customresourcedefinitions(definition: &Value, _: Timestamp) -> Vec<Value> {
+    let served = items(definition, "spec.versions").iter().filter(|version| flag(version, "served"));
+    let versions = served.map(|version| {
+        let stored = if flag(version, "storage") { "(storage)" } else { "" };
+        format!("{}{stored}", text(version, "name"))
+    });
+    let short = items(definition, "spec.names.shortNames").iter().filter_map(Value::as_str);
+    vec![
+        name(definition),
+        text(definition, "spec.scope").into(),
+        versions.collect::<Vec<_>>().join(",").into(),
+        at(definition, "metadata.creationTimestamp").clone(),
+        text(definition, "spec.group").into(),
+        text(definition, "spec.names.kind").into(),
+        join(short, ",").into(),
+        is_true(definition, "Established").into(),
+    ]
+}
+
+/// StorageVersionMigrations.
+pub fn storageversionmigrations(migration: &Value, _: Timestamp) -> Vec<Value> {
+    let resource = at(migration, "spec.resource");
+    let group = text(resource, "group");
+    let dot = if group.is_empty() { "" } else { "." };
+    let status = ["Succeeded", "Failed", "Running"].into_iter().find(|ty| is_true(migration, ty));
+    vec![
+        name(migration),
+        format!("{}{dot}{group}", text(resource, "resource")).into(),
+        status.unwrap_or("Unknown").into(),
     ]
 }
