@@ -20,6 +20,9 @@ const CHECKS: [(&str, Kind); 9] = [
     ("shutdown", Kind::Shutdown),
 ];
 
+/// Where they are asked for.
+const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Always,
@@ -29,10 +32,23 @@ enum Kind {
     Shutdown,
 }
 
+/// All paths of health.
+pub fn paths() -> impl Iterator<Item = String> {
+    ENDPOINTS.into_iter().flat_map(|endpoint| {
+        let checks = CHECKS.iter().filter(move |(_, kind)| asked(endpoint, *kind));
+        std::iter::once(format!("/{endpoint}")).chain(checks.map(move |(name, _)| format!("/{endpoint}/{name}")))
+    })
+}
+
+/// The endpoint asks for that sort of check.
+fn asked(endpoint: &str, kind: Kind) -> bool {
+    endpoint == "readyz" || !matches!(kind, Kind::Ready | Kind::Shutdown)
+}
+
 /// The answer for a path, if it is one of these.
 pub async fn answer(state: &State, path: &str, query: &Query) -> Option<Response<Body>> {
     let path = path.trim_end_matches('/');
-    let (endpoint, check) = ["healthz", "livez", "readyz"].into_iter().find_map(|endpoint| {
+    let (endpoint, check) = ENDPOINTS.into_iter().find_map(|endpoint| {
         let rest = path.strip_prefix('/')?.strip_prefix(endpoint)?;
         match rest.strip_prefix('/') {
             Some(check) => Some((endpoint, Some(check))),
@@ -44,7 +60,7 @@ pub async fn answer(state: &State, path: &str, query: &Query) -> Option<Response
     let mut failed = false;
     let mut found = false;
     for (name, kind) in CHECKS {
-        if endpoint != "readyz" && matches!(kind, Kind::Ready | Kind::Shutdown) {
+        if !asked(endpoint, kind) {
             continue;
         }
         if check.is_some_and(|check| check != name) {

@@ -167,8 +167,9 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
     {
         call.warn(*text);
     }
-    if matches!(call.info.verb.as_str(), "create" | "update" | "patch") {
-        codec::FieldValidation::of(&call)?;
+    let writes = matches!(call.info.verb.as_str(), "create" | "update" | "patch");
+    if writes && let Err(error) = codec::FieldValidation::of(&call) {
+        return Ok(with_warnings(&call.warnings, failure(&call.state, &error, call.accepted)));
     }
     if call.info.verb == "watch" && call.info.subresource.is_empty() && call.resource.cache.is_some() {
         let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
@@ -249,6 +250,10 @@ fn with_warnings(warnings: &Mutex<Vec<String>>, mut response: Response<Body>) ->
     response
 }
 
+/// Paths that are no resource, no discovery and no health.
+const OTHER_PATHS: [&str; 6] =
+    ["/.well-known/openid-configuration", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version"];
+
 /// Paths that are no resource.
 async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Query) -> Answer {
     let path = info.path.as_str();
@@ -278,7 +283,10 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         }
         "/version" | "/version/" => Ok(discovery::json_answer(&discovery::version(), true)),
         "/" => {
-            let paths = serde_json::json!({"paths": state.discovery.paths()});
+            let mut paths: Vec<String> = state.discovery.paths();
+            paths.extend(health::paths().chain(OTHER_PATHS.map(str::to_owned)));
+            paths.sort();
+            let paths = serde_json::json!({"paths": paths});
             Ok(discovery::json_answer(&paths, true))
         }
         _ => Ok(no_such_path()),

@@ -1,7 +1,7 @@
 //! delete and deletecollection: preconditions, finalizers, graceful deletion.
 
 use http::StatusCode;
-use pintle_machinery::status::{ApiError, Details, Status};
+use pintle_machinery::status::{ApiError, Details, Status, quoted};
 use serde_json::{Value, json};
 
 use super::list_options::ListOptions;
@@ -21,6 +21,9 @@ const JOB_WARNING: &str = "child pods are preserved by default when jobs are del
 const FOREGROUND: &str = "foregroundDeletion";
 /// Keeps the owner until its dependents have been released.
 const ORPHAN: &str = "orphan";
+
+/// Whose dependents stay unless something else is asked for.
+const ORPHANING: [(&str, &str); 2] = [("", "replicationcontrollers"), ("batch", "jobs")];
 
 /// What is deleted in two steps, by controllers; conflicts name the resource there, the kind elsewhere.
 const FINISHED_BY_OTHERS: [&str; 2] = ["namespaces", "customresourcedefinitions"];
@@ -55,7 +58,7 @@ impl DeleteOptions {
     /// From the query and the body; what the body says goes first.
     pub fn parse(call: &Call, body: &[u8]) -> Result<Self, ApiError> {
         let mut options = Self {
-            grace: call.query.number("gracePeriodSeconds"),
+            grace: grace(call.query.text("gracePeriodSeconds"))?,
             dry_run: call.dry_run()?,
             propagation: propagation(call.query.text("propagationPolicy"), call.query.text("orphanDependents"))?,
             ..Self::default()
@@ -74,6 +77,13 @@ impl DeleteOptions {
         options.dry_run |= value["dryRun"].as_array().is_some_and(|list| list.iter().any(|item| item == "All"));
         Ok(options)
     }
+}
+
+/// A grace period as the query has it.
+fn grace(text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let wrong = |_| ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)));
+    text.parse().map(Some).map_err(wrong)
 }
 
 fn propagation(policy: Option<&str>, orphan: Option<&str>) -> Result<Option<Propagation>, ApiError> {
@@ -199,23 +209,26 @@ async fn remove(call: &Call, current: &Current, options: &DeleteOptions) -> Resu
 }
 
 fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
-    let named = match FINISHED_BY_OTHERS.contains(&call.resource.name.as_str()) {
-        true => call.group_resource(),
-        false => call.resource.group_kind(),
+    let by_others = FINISHED_BY_OTHERS.contains(&call.resource.name.as_str());
+    let named = if by_others { call.group_resource() } else { call.resource.group_kind() };
+    let conflict = |what: &str, wanted: &str, found: &str, message: String| {
+        let own = format!("precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        Err(ApiError::conflict(&named, &call.info.name, if by_others { own } else { message }))
     };
-    let conflict = |message: String| Err(ApiError::conflict(&named, &call.info.name, message));
     let (uid, version) = (meta::text(object, "uid"), meta::text(object, "resourceVersion"));
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        return conflict(format!(
+        let message = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been \
              deleted and then recreated"
-        ));
+        );
+        return conflict("UID", wanted, uid, message);
     }
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
-        return conflict(format!(
+        let message = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). \
              The object might have been modified"
-        ));
+        );
+        return conflict("ResourceVersion", wanted, version, message);
     }
     Ok(())
 }
@@ -235,8 +248,8 @@ fn plan(call: &Call, object: &Value, options: &DeleteOptions) -> Step {
     let resource = &call.resource;
     let core = resource.group.is_empty();
     let is_pod = core && resource.name == "pods";
-    let default = (resource.group == "batch" && resource.name == "jobs").then_some(Propagation::Orphan);
-    let propagation = options.propagation.or(default);
+    let orphans = ORPHANING.contains(&(resource.group.as_str(), resource.name.as_str()));
+    let propagation = options.propagation.or(orphans.then_some(Propagation::Orphan));
     if core && resource.name == "namespaces" {
         return plan_namespace(object, propagation, call.now);
     }

@@ -67,11 +67,14 @@ impl Selection {
 }
 
 /// Kinds whose selectable fields upstream tells in its own words.
-const OWN_WORDS: [&str; 3] = ["Job", "ReplicaSet", "ResourceSlice"];
+const OWN_WORDS: [(&str, &str); 2] = [
+    ("Job", "field label \"{}\" not supported for Job"),
+    ("ResourceSlice", "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}"),
+];
 
 fn unknown_field(name: &str, resource: &Resource) -> ApiError {
-    let message = if OWN_WORDS.contains(&resource.kind.as_str()) {
-        format!("field label \"{name}\" not supported for {}", resource.kind)
+    let message = if let Some((_, words)) = OWN_WORDS.iter().find(|(kind, _)| *kind == resource.kind) {
+        words.replace("{}", name)
     } else if resource.rules.fields.is_empty() && resource.rules.field_aliases.is_empty() {
         format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {

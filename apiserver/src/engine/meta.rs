@@ -2,7 +2,7 @@
 
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
-use pintle_machinery::status::ApiError;
+use pintle_machinery::status::{ApiError, quoted};
 use rand::Rng;
 use serde_json::{Value, json};
 
@@ -160,8 +160,10 @@ pub fn validate_update(new: &Value, old: &Value, rules: &Rules) -> ErrorList {
         let known = finalizers(old);
         let added: Vec<_> = finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
         if !added.is_empty() {
+            let added: Vec<String> = added.iter().map(|finalizer| quoted(finalizer)).collect();
             let detail = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
             );
             errors.forbidden(&path.child("finalizers"), detail);
         }

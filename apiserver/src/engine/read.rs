@@ -142,7 +142,7 @@ pub async fn list(call: &Call) -> Answer {
             let empty = json!({"kind": kind, "apiVersion": call.resource.api_version(), "metadata": meta, "items": []});
             joined(call, page, &empty, Item::Object)
         }
-        (Form::Table(v1), Encoding::Json, false) => {
+        (Form::Table(v1), Encoding::Json, false) if stored_form => {
             let include = Include::parse(&call.query)?;
             let empty = table::render(call, &[], meta, include, v1, true);
             let (rules, now) = (call.resource.rules, call.now);
