@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::Server;
 use pintle_api::Resource;
 use pintle_apiserver::storage::{resource_of, upstream_form};
+use pintle_host::upstream;
 use pintle_store::Store;
 use pintle_store::encryption::{Encrypted, Encryption};
 use pintle_store::etcd::{Etcd, Options};
@@ -162,6 +163,7 @@ struct Upstream {
     bin: PathBuf,
     dir: tempfile::TempDir,
     port: u16,
+    etcd_port: u16,
     etcd: String,
     /// Further flags of the API server.
     flags: Vec<String>,
@@ -175,14 +177,10 @@ impl Upstream {
             .expect("PINTLE_UPSTREAM_BIN names a directory with upstream's binaries");
         let bin = PathBuf::from(bin);
         let dir = tempfile::tempdir().expect("temporary directory");
-        let (client, peer) = (url(free_port()), url(free_port()));
+        let etcd_port = free_port();
+        let told = upstream::etcd(&dir.path().join("etcd"), etcd_port, free_port()).with("log-level", "error");
         let etcd = Command::new(bin.join("etcd"))
-            .arg("--data-dir")
-            .arg(dir.path().join("etcd"))
-            .args(["--unsafe-no-fsync", "--log-level", "error"])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(told)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -191,7 +189,8 @@ impl Upstream {
         std::fs::write(dir.path().join("sa.key"), key.serialize_pem()).expect("write");
         std::fs::write(dir.path().join("sa.pub"), key.public_key_pem()).expect("write");
         std::fs::write(dir.path().join("tokens"), "admintoken,admin,admin,system:masters\n").expect("write");
-        Self { bin, dir, port: free_port(), etcd: client, flags: Vec::new(), children: [Some(etcd), None] }
+        let url = upstream::etcd_url(etcd_port);
+        Self { bin, dir, port: free_port(), etcd_port, etcd: url, flags: Vec::new(), children: [Some(etcd), None] }
     }
 
     fn start() -> Self {
@@ -201,19 +200,22 @@ impl Upstream {
     }
 
     fn start_server(&mut self) {
-        let file = |name: &str| self.dir.path().join(name).display().to_string();
-        let log = std::fs::File::create(self.dir.path().join("log")).expect("log");
+        let file = |name: &str| self.dir.path().join(name);
+        let log = std::fs::File::create(file("log")).expect("log");
+        let told = upstream::Apiserver {
+            port: self.port,
+            etcd_port: self.etcd_port,
+            service_cidr: "10.97.0.0/16",
+            issuer: "https://kubernetes.default.svc.cluster.local",
+            signing_key: &file("sa.key"),
+            public_key: &file("sa.pub"),
+        };
+        let told = told
+            .on_loopback(&file("certs"))
+            .with("authorization-mode", "Node,RBAC")
+            .with("token-auth-file", file("tokens"));
         let server = Command::new(self.bin.join("kube-apiserver"))
-            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"])
-            .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"])
-            .arg(format!("--secure-port={}", self.port))
-            .arg(format!("--etcd-servers={}", self.etcd))
-            .arg("--service-cluster-ip-range=10.97.0.0/16")
-            .arg(format!("--cert-dir={}", file("certs")))
-            .arg(format!("--token-auth-file={}", file("tokens")))
-            .arg(format!("--service-account-key-file={}", file("sa.pub")))
-            .arg(format!("--service-account-signing-key-file={}", file("sa.key")))
-            .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
+            .args(told)
             .args(&self.flags)
             .stdout(Stdio::null())
             .stderr(log)
@@ -280,10 +282,6 @@ fn end(child: &mut Option<Child>) {
         child.kill().expect("kill");
         child.wait().expect("wait");
     }
-}
-
-fn url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
 }
 
 fn free_port() -> u16 {

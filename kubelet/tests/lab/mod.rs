@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pintle_host::upstream;
+
 /// Name of the node.
 pub const NODE: &str = "node-1";
 /// Address of the node.
@@ -33,13 +35,13 @@ struct OwnApi {
 impl Lab {
     /// Starts everything; `dir` is empty.
     pub fn start(dir: &Path) -> Self {
-        let upstream = std::env::var_os("PINTLE_UPSTREAM_BIN").map(PathBuf::from);
+        let bin = std::env::var_os("PINTLE_UPSTREAM_BIN").map(PathBuf::from);
         let kubectl = std::env::var_os("KUBECTL").map_or_else(|| "kubectl".into(), PathBuf::from);
         let mut lab = Self { dir: dir.to_path_buf(), kubectl, api: None };
         lab.network();
         lab.containerd();
         lab.certificates();
-        match upstream {
+        match bin {
             Some(bin) => lab.upstream_api_server(&bin),
             None => lab.api = Some(lab.own_api_server()),
         }
@@ -151,31 +153,29 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     }
 
     fn upstream_api_server(&self, bin: &Path) {
-        let at = |name: &str| self.dir.join(name).display().to_string();
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let (client, peer) = (url(API_PORT + 1), url(API_PORT + 2));
+        let at = |name: &str| self.dir.join(name);
         let mut etcd = Command::new(bin.join("etcd"));
-        etcd.args(["--data-dir", &at("etcd"), "--unsafe-no-fsync", "--log-level", "error"]);
-        etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer]);
-        etcd.args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")]);
+        etcd.args(upstream::etcd(&self.dir.join("etcd"), API_PORT + 1, API_PORT + 2).with("log-level", "error"));
         self.spawn("etcd", &mut etcd);
+        let told = upstream::Apiserver {
+            port: API_PORT,
+            etcd_port: API_PORT + 1,
+            service_cidr: "10.97.0.0/16",
+            issuer: "https://kubernetes.default.svc",
+            signing_key: &self.dir.join("sa.key"),
+            public_key: &self.dir.join("sa.pub"),
+        };
+        let told = told
+            .on_loopback(&self.dir.join("certs"))
+            .with("token-auth-file", at("tokens.csv"))
+            .with("authorization-mode", "RBAC")
+            .with("kubelet-certificate-authority", at("ca.crt"))
+            .with("kubelet-client-certificate", at("client.crt"))
+            .with("kubelet-client-key", at("client.key"))
+            .with("kubelet-preferred-address-types", "InternalIP")
+            .with("disable-admission-plugins", "ServiceAccount,TaintNodesByCondition");
         let mut server = Command::new(bin.join("kube-apiserver"));
-        server.args([
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            "--service-cluster-ip-range=10.97.0.0/16",
-        ]);
-        server.arg(format!("--secure-port={API_PORT}")).arg(format!("--etcd-servers={client}"));
-        server.arg(format!("--cert-dir={}", at("certs"))).arg(format!("--token-auth-file={}", at("tokens.csv")));
-        server.arg(format!("--service-account-key-file={}", at("sa.pub")));
-        server.arg(format!("--service-account-signing-key-file={}", at("sa.key")));
-        server.args(["--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC"]);
-        server.arg(format!("--kubelet-certificate-authority={}", at("ca.crt")));
-        server.arg(format!("--kubelet-client-certificate={}", at("client.crt")));
-        server.arg(format!("--kubelet-client-key={}", at("client.key")));
-        server.arg("--kubelet-preferred-address-types=InternalIP");
-        server.args(["--allow-privileged=true", "--endpoint-reconciler-type=none"]);
-        server.arg("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition");
+        server.args(told);
         self.spawn("kube-apiserver", &mut server);
         let kubeconfig = format!(
             "apiVersion: v1\nkind: Config\n\
