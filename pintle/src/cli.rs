@@ -16,7 +16,7 @@ pub const DEFAULT_DATA_DIR: &str = "/var/lib/pintle";
 
 /// Kubernetes in one binary.
 #[derive(Debug, Parser)]
-#[command(name = "pintle", version, about, disable_help_subcommand = true)]
+#[command(name = "pintle", version, disable_help_subcommand = true)]
 pub struct Cli {
     /// Log filter, e.g. `info`, `debug`, `pintle_kubelet=debug,info`.
     #[arg(long, global = true, env = "PINTLE_LOG", default_value = "info")]
@@ -62,7 +62,6 @@ pub enum Command {
     #[command(subcommand)]
     Conformance(pintle_conformance::Command),
     /// Print the name of the cluster's kernel objects: network namespace, cgroup, nftables table.
-    #[command(hide = true)]
     Id(DataArgs),
     /// Relay a loopback port to the API server's socket of an isolated cluster.
     #[command(hide = true)]
@@ -100,6 +99,17 @@ pub struct NetworkArgs {
     /// Address of the cluster DNS Service; the tenth of the Service addresses by default.
     #[arg(long)]
     pub cluster_dns: Option<IpAddr>,
+}
+
+impl Default for NetworkArgs {
+    fn default() -> Self {
+        #[derive(Parser)]
+        struct Alone {
+            #[command(flatten)]
+            network: NetworkArgs,
+        }
+        Alone::parse_from([""]).network
+    }
 }
 
 /// The node's container runtime.
@@ -148,10 +158,11 @@ pub struct UpArgs {
     /// The address plan.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Port of the API server.
-    #[arg(long, default_value_t = 6443)]
-    pub port: u16,
-    /// Put the node into a network namespace of its own without uplink; the API is on the loopback address only.
+    /// Port of the API server; as at its last start, 6443 at its first.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Put the node into a network namespace of its own without uplink; the API is on the loopback address only. A cluster
+    /// stays as it was started first.
     #[arg(long)]
     pub isolated: bool,
     /// Seconds to wait for the node and DNS.

@@ -13,6 +13,7 @@ mod node;
 mod paths;
 mod routes;
 mod server;
+mod settings;
 mod storage;
 mod teardown;
 mod telemetry;

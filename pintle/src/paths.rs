@@ -107,13 +107,35 @@ impl Paths {
         self.root.join("kernel-settings.json")
     }
 
+    /// How `pintle up` started the cluster.
+    pub fn settings(&self) -> PathBuf {
+        self.root.join("settings.json")
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.root.join(".pintle")
+    }
+
+    /// The directory is one that [`create`](Self::create) made: nothing else is ever removed.
+    pub fn is_ours(&self) -> bool {
+        self.mark().is_file()
+    }
+
     /// The routes to other nodes' pods that this node has set.
     pub fn routes(&self) -> PathBuf {
         self.root.join("routes.json")
     }
 
-    /// Makes the directories.
+    /// Makes the directories. A directory that has something else in it is left alone.
     pub fn create(&self) -> anyhow::Result<()> {
+        let empty = std::fs::read_dir(&self.root).map_or(true, |mut entries| entries.next().is_none());
+        anyhow::ensure!(
+            empty || self.is_ours(),
+            "{} is neither empty nor a data directory of pintle: it would go with the cluster",
+            self.root.display()
+        );
+        std::fs::create_dir_all(&self.root).with_context(|| format!("creating {}", self.root.display()))?;
+        std::fs::write(self.mark(), "").with_context(|| format!("writing {}", self.mark().display()))?;
         let dirs = [
             self.pki(),
             self.root.join("run"),
@@ -131,5 +153,22 @@ impl Paths {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(self.pki(), std::fs::Permissions::from_mode(0o700))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_directories_are_taken() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let paths = Paths::new(dir.path()).expect("paths");
+        std::fs::write(dir.path().join("letter"), "dear").expect("a file");
+        assert!(paths.create().is_err() && !paths.is_ours(), "somebody's directory");
+        std::fs::remove_file(dir.path().join("letter")).expect("removed");
+        paths.create().expect("an empty directory");
+        paths.create().expect("the same again");
+        assert!(paths.is_ours());
     }
 }

@@ -2,7 +2,7 @@
 //! to the API server through its in-process service, each as its own user.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use pintle_serving::tls::Tls;
 use pintle_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{ApiserverArgs, NetworkArgs, ServerArgs, ServiceNetworkArgs};
+use crate::cli::{ApiserverArgs, DEFAULT_DATA_DIR, NetworkArgs, ServerArgs, ServiceNetworkArgs};
 use crate::node::{self, Identity};
 use crate::paths::Paths;
 use crate::up::Status;
@@ -172,16 +172,27 @@ fn observed_client(server: &ApiServer, user: &str, groups: &[&str]) -> (Telemetr
     (telemetry, pintle_client::connect::from_service(Observed { inner, observer }))
 }
 
+/// Makes the data directory, unless a server uses it: files of another one would break its clients.
+fn claim(paths: &Paths) -> anyhow::Result<()> {
+    let other = Handle::read(&paths.run("server.pid"));
+    let busy = other.is_some_and(|handle| u32::try_from(handle.pid()) != Ok(std::process::id()));
+    anyhow::ensure!(!busy, "a server runs in {}: give another --data-dir", paths.root().display());
+    paths.create()
+}
+
 /// `pintle apiserver`.
 pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let paths = Paths::new(&args.data.data_dir)?;
-    paths.create()?;
+    // Without a directory of its own a store in memory leaves nothing behind.
+    let passing = args.store.in_memory() && args.data.data_dir == Path::new(DEFAULT_DATA_DIR);
+    let temporary = passing.then(tempfile::tempdir).transpose()?;
+    let paths = Paths::new(temporary.as_ref().map_or(args.data.data_dir.as_path(), |dir| dir.path()))?;
+    claim(&paths)?;
+    let listener = Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?;
     let node_ip = if args.bind_address.is_unspecified() { crate::net::default_ip() } else { args.bind_address };
     let reach = Reach { node_ip, port: args.port, services: &args.services, names: &args.tls_san };
     let pki = control_plane_pki(&paths, &reach)?;
     let begin = Instant::now();
     let server = ApiServer::build(apiserver_config(storage::open(&paths, &args.store)?, &pki, &reach))?;
-    let listener = Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?;
     let ready = server.clone();
     let file = paths.kubeconfig();
     tokio::spawn(async move {
@@ -195,7 +206,7 @@ pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> 
 /// `pintle server`.
 pub async fn run(args: ServerArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
-    paths.create()?;
+    claim(&paths)?;
     let own = Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     own.write(&paths.run("server.pid"))?;
     let outcome = serve(&args, &paths, shutdown.clone()).await;
@@ -210,6 +221,10 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
     let begin = Instant::now();
     Status::default().write(paths)?;
     let network = Network::new(&args.network)?;
+    let listeners = vec![
+        Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?,
+        Listener::unix(&paths.run("api.sock"))?,
+    ];
     let node_ip = node::ip(&args.node);
     let reach = Reach { node_ip, port: args.port, services: &args.network.services, names: &args.tls_san };
     let pki = control_plane_pki(paths, &reach)?;
@@ -220,10 +235,6 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
         tokio::spawn(async move { node::start_runtime(&paths, &args).await })
     });
     let server = ApiServer::build(apiserver_config(storage::open(paths, &args.store)?, &pki, &reach))?;
-    let listeners = vec![
-        Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?,
-        Listener::unix(&paths.run("api.sock"))?,
-    ];
     let serving = tokio::spawn({
         let (server, tls, shutdown) = (server.clone(), pki.tls.clone(), shutdown.clone());
         async move { server.serve(listeners, tls, shutdown).await }
@@ -345,8 +356,9 @@ async fn report(paths: &Paths, client: &Client, node: &str, network: &Network, s
         let conditions = object.and_then(|o| o.status.as_ref()).and_then(|s| s.conditions.as_ref());
         conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
     });
-    if let Err(error) = ready.await {
-        tracing::warn!(%error, "not known whether the node is ready");
+    match ready.await {
+        Ok(object) => status.warning = object.and_then(|object| unschedulable(&object, paths)),
+        Err(error) => tracing::warn!(%error, "not known whether the node is ready"),
     }
     status.node_ms = Some(millis(begin));
     write_status(status, paths);
@@ -356,6 +368,20 @@ async fn report(paths: &Paths, client: &Client, node: &str, network: &Network, s
     status.dns_ms = Some(millis(begin));
     write_status(status, paths);
     tracing::info!(node_ms = status.node_ms, dns_ms = status.dns_ms, "node ready, cluster DNS answers");
+}
+
+/// Why a node that is ready takes no pods.
+fn unschedulable(node: &NodeObject, paths: &Paths) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let short = conditions.iter().find(|c| c.status == "True" && c.type_.ends_with("Pressure"))?;
+    let mut text = format!("the node takes no pods: {}", short.message.as_deref().unwrap_or(&short.type_));
+    if short.type_ == "DiskPressure"
+        && let Ok(disk) = nix::sys::statvfs::statvfs(paths.root())
+    {
+        let free = 100 * disk.blocks_available() / disk.blocks().max(1);
+        text.push_str(&format!("; {free} % of the disk with {} are free", paths.root().display()));
+    }
+    Some(text)
 }
 
 fn write_status(status: &Status, paths: &Paths) {

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{DownArgs, ForwardArgs, NetworkArgs, UpArgs};
+use crate::cli::{DEFAULT_DATA_DIR, DownArgs, ForwardArgs, UpArgs};
 use crate::paths::Paths;
-use crate::{net, teardown};
+use crate::settings::Settings;
+use crate::{image, net, teardown};
+use pintle_cri::containerd::Programs;
 use pintle_host::process::{self, Handle};
 
 /// How long a server may take to stop before it is killed.
@@ -25,6 +27,8 @@ pub struct Status {
     pub node_ms: Option<u64>,
     /// The cluster DNS answers.
     pub dns_ms: Option<u64>,
+    /// What keeps the cluster from being of use.
+    pub warning: Option<String>,
     /// Why the server gave up.
     pub error: Option<String>,
 }
@@ -47,24 +51,41 @@ impl Status {
 pub async fn up(args: UpArgs) -> anyhow::Result<()> {
     anyhow::ensure!(nix::unistd::geteuid().is_root(), "pintle up needs root: pods need namespaces, mounts and cgroups");
     let paths = Paths::new(&args.data.data_dir)?;
-    if Handle::read(&paths.run("server.pid")).is_some() {
+    for image in &args.runtime.image {
+        anyhow::ensure!(image.exists(), "no such image archive or folder: {}", image.display());
+    }
+    let running = Handle::read(&paths.run("server.pid")).is_some();
+    let settings = Settings::of(&args, Settings::read(&paths)?, running)?;
+    if running {
+        let (socket, programs) = (paths.cri_socket(), Programs { dir: args.runtime.containerd_dir.clone() });
+        let images = args.runtime.image.clone();
+        tokio::task::spawn_blocking(move || image::load(&socket, &programs, &images)).await??;
         println!("The cluster is up already.");
-        print_hints(&paths);
+        print_hints(&paths, &settings);
         return Ok(());
     }
     paths.create()?;
+    settings.write(&paths)?;
     Status::default().write(&paths)?;
     let begin = Instant::now();
-    start(&paths, &args).await?;
+    start(&paths, &args, &settings).await?;
     wait(&paths, Duration::from_secs(args.timeout)).await?;
     println!("The cluster is up after {:.1} s.", begin.elapsed().as_secs_f64());
-    print_hints(&paths);
+    print_hints(&paths, &settings);
     Ok(())
 }
 
-async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
+async fn start(paths: &Paths, args: &UpArgs, settings: &Settings) -> anyhow::Result<()> {
     let binary = std::env::current_exe().context("finding this binary")?;
-    let mut server = if args.isolated {
+    let forwards = Handle::read(&paths.run("forward.pid")).is_some();
+    if settings.isolated && !forwards {
+        // The relay is a process of its own, whose complaint nobody would see.
+        let port = settings.port;
+        tokio::net::TcpListener::bind(("127.0.0.1", port))
+            .await
+            .with_context(|| format!("port {port} of 127.0.0.1"))?;
+    }
+    let mut server = if settings.isolated {
         net::ensure_namespace(paths).await?;
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", paths.id())).arg("--").arg(&binary);
@@ -72,28 +93,19 @@ async fn start(paths: &Paths, args: &UpArgs) -> anyhow::Result<()> {
     } else {
         Command::new(&binary)
     };
-    server.arg("server").arg("--data-dir").arg(paths.root()).arg("--port").arg(args.port.to_string());
-    add_network(&mut server, &args.network);
-    if args.isolated {
+    server.arg("server").arg("--data-dir").arg(paths.root()).arg("--port").arg(settings.port.to_string());
+    server.args(&settings.network);
+    if settings.isolated {
         server.arg("--node-ip").arg(net::ISOLATED_NODE_IP.to_string());
     }
     server.args(args.runtime.to_arguments()?);
     process::spawn_detached(server, &paths.log("server.log"), &paths.run("server.pid"))?;
-    if args.isolated && Handle::read(&paths.run("forward.pid")).is_none() {
+    if settings.isolated && !forwards {
         let mut forward = Command::new(&binary);
-        forward.arg("forward").arg("--port").arg(args.port.to_string()).arg("--to").arg(paths.run("api.sock"));
+        forward.arg("forward").arg("--port").arg(settings.port.to_string()).arg("--to").arg(paths.run("api.sock"));
         process::spawn_detached(forward, &paths.log("forward.log"), &paths.run("forward.pid"))?;
     }
     Ok(())
-}
-
-fn add_network(command: &mut Command, network: &NetworkArgs) {
-    command.arg("--cluster-cidr").arg(network.cluster_cidr.to_string());
-    command.arg("--service-cidr").arg(network.services.service_cidr.to_string());
-    command.arg("--cluster-domain").arg(&network.services.cluster_domain);
-    if let Some(dns) = network.cluster_dns {
-        command.arg("--cluster-dns").arg(dns.to_string());
-    }
 }
 
 /// Prints each step as the server reports it; an error if it gives up or time is over.
@@ -111,6 +123,9 @@ async fn wait(paths: &Paths, limit: Duration) -> anyhow::Result<()> {
             shown += 1;
         }
         if shown == steps.len() {
+            if let Some(warning) = status.warning {
+                println!("Warning: {warning}");
+            }
             return Ok(());
         }
         if let Some(error) = status.error {
@@ -139,13 +154,19 @@ fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn print_hints(paths: &Paths) {
+fn print_hints(paths: &Paths, settings: &Settings) {
     let file = paths.kubeconfig();
+    if settings.isolated {
+        println!("network namespace of the node: {}", paths.id());
+    }
     println!("kubeconfig: {}", file.display());
     println!("Try:");
     println!("  export KUBECONFIG={}", file.display());
     println!("  kubectl get nodes -o wide");
     println!("  kubectl get pods,services -A");
+    let own = paths.root() != Path::new(DEFAULT_DATA_DIR);
+    let data = if own { format!(" --data-dir {}", paths.root().display()) } else { String::new() };
+    println!("Stop it: pintle down{data}        Remove it: pintle down --reset{data}");
 }
 
 /// Stops the cluster; with `--reset` removes it.
@@ -155,9 +176,12 @@ pub async fn down(args: DownArgs) -> anyhow::Result<()> {
         println!("There is no cluster in {}.", paths.root().display());
         return Ok(());
     }
+    anyhow::ensure!(paths.is_ours(), "{} is not a data directory of pintle", paths.root().display());
+    let mut ran = false;
     for pid_file in ["server.pid", "agent.pid", "forward.pid"] {
         let file = paths.run(pid_file);
         if let Some(handle) = Handle::read(&file) {
+            ran = true;
             handle.stop(STOP_PATIENCE).await;
         }
         let _ = std::fs::remove_file(file);
@@ -171,7 +195,8 @@ pub async fn down(args: DownArgs) -> anyhow::Result<()> {
         teardown::everything(&paths).await?;
         println!("The cluster is removed.");
     } else {
-        println!("The cluster is stopped; its data stays in {}.", paths.root().display());
+        let state = if ran { "is stopped" } else { "was not running" };
+        println!("The cluster {state}; its data stays in {}.", paths.root().display());
     }
     Ok(())
 }

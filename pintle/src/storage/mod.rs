@@ -46,6 +46,13 @@ pub struct StoreArgs {
     pub encryption_provider_config_automatic_reload: bool,
 }
 
+impl StoreArgs {
+    /// Nothing outlives the process.
+    pub fn in_memory(&self) -> bool {
+        self.storage == Storage::Memory && self.etcd.etcd_servers.is_empty()
+    }
+}
+
 /// etcd, and how it is used.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("etcd_in_use").args(OF_SERVERS).multiple(true).requires("etcd_servers")))]

@@ -1,0 +1,115 @@
+//! How `pintle up` started a cluster, kept in its data directory so that it comes up again as it was.
+
+use std::io::ErrorKind;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{NetworkArgs, UpArgs};
+use crate::paths::Paths;
+
+/// Port of the API server unless told otherwise.
+pub const DEFAULT_PORT: u16 = 6443;
+
+/// What a cluster keeps from its first start on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The node is in a network namespace of its own.
+    pub isolated: bool,
+    /// Port of the API server.
+    pub port: u16,
+    /// The address plan, as arguments of `pintle server`.
+    pub network: Vec<String>,
+}
+
+impl Settings {
+    /// Those of an earlier start, if there was one.
+    pub fn read(paths: &Paths) -> anyhow::Result<Option<Self>> {
+        let file = paths.settings();
+        match std::fs::read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => {
+                let bytes = read.with_context(|| format!("reading {}", file.display()))?;
+                serde_json::from_slice(&bytes).map(Some).with_context(|| format!("reading {}", file.display()))
+            }
+        }
+    }
+
+    /// Keeps them.
+    pub fn write(&self, paths: &Paths) -> anyhow::Result<()> {
+        let file = paths.settings();
+        std::fs::write(&file, serde_json::to_vec(self)?).with_context(|| format!("writing {}", file.display()))
+    }
+
+    /// What was asked for, the rest as before. What a cluster can't change is an error, and while it runs so is its port.
+    pub fn of(args: &UpArgs, before: Option<Self>, running: bool) -> anyhow::Result<Self> {
+        let asked = arguments(&args.network);
+        let Some(before) = before else {
+            return Ok(Self { isolated: args.isolated, port: args.port.unwrap_or(DEFAULT_PORT), network: asked });
+        };
+        ensure!(
+            before.isolated || !args.isolated,
+            "this cluster's node is in the machine's own network: remove the cluster first (pintle down --reset), or give \
+             --data-dir for another one"
+        );
+        let unsaid = asked == arguments(&NetworkArgs::default());
+        ensure!(
+            unsaid || asked == before.network,
+            "a cluster can't change its addresses: it has {}",
+            before.network.join(" ")
+        );
+        let port = args.port.unwrap_or(before.port);
+        ensure!(
+            !running || port == before.port,
+            "the cluster runs with --port {}: stop it first (pintle down)",
+            before.port
+        );
+        Ok(Self { port, ..before })
+    }
+}
+
+fn arguments(network: &NetworkArgs) -> Vec<String> {
+    let mut out = vec![
+        format!("--cluster-cidr={}", network.cluster_cidr),
+        format!("--service-cidr={}", network.services.service_cidr),
+        format!("--cluster-domain={}", network.services.cluster_domain),
+    ];
+    out.extend(network.cluster_dns.map(|dns| format!("--cluster-dns={dns}")));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn asked(arguments: &[&str]) -> UpArgs {
+        let cli = Cli::parse_from([&["pintle", "up"], arguments].concat());
+        let Command::Up(args) = cli.command else { panic!("not up") };
+        args
+    }
+
+    #[test]
+    fn a_cluster_comes_up_as_it_was() {
+        let first =
+            Settings::of(&asked(&["--isolated", "--port", "7000", "--cluster-domain", "x.y"]), None, false).unwrap();
+        assert_eq!((first.isolated, first.port), (true, 7000));
+        let again = Settings::of(&asked(&[]), Some(first.clone()), false).unwrap();
+        assert_eq!(again, first);
+        assert_eq!(Settings::of(&asked(&["--port", "6443"]), Some(first.clone()), false).unwrap().port, 6443);
+        assert_eq!(Settings::of(&asked(&[]), None, false).unwrap().port, DEFAULT_PORT);
+    }
+
+    #[test]
+    fn what_can_not_change_is_told() {
+        let own = Settings::of(&asked(&[]), None, false).unwrap();
+        let told = |arguments: &[&str], running| {
+            Settings::of(&asked(arguments), Some(own.clone()), running).unwrap_err().to_string()
+        };
+        assert!(told(&["--isolated"], false).contains("machine's own network"));
+        assert!(told(&["--cluster-cidr", "10.9.0.0/16"], false).contains("--cluster-cidr=10.42.0.0/16"));
+        assert!(told(&["--port", "7000"], true).contains("runs with --port 6443"));
+    }
+}
