@@ -87,7 +87,9 @@ pub fn read(modules: &Modules) -> Result<Vec<Resource>> {
 pub fn versions(modules: &Modules) -> Result<String> {
     let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
     let kinds = &openapi(modules)?["definitions"][options]["x-kubernetes-group-version-kind"];
-    let mut out = String::from("# The groups and versions that upstream knows, served or not: its options kinds are kinds of all of them.\n");
+    let mut out = String::from(
+        "# The groups and versions that upstream knows, served or not: its options kinds are kinds of all of them.\n",
+    );
     for kind in kinds.as_array().context("the kinds of DeleteOptions")? {
         let part = |name: &str| kind[name].as_str().unwrap_or_default();
         let _ = writeln!(out, "{}/{}", part("group"), part("version"));
