@@ -74,7 +74,7 @@ fn open(dir: &TempDir) -> Embedded {
 /// The model.
 pub async fn memory() -> Subject {
     let store = Arc::new(Memory::new(window()));
-    let (ttl, late) = (Duration::from_millis(150), Duration::from_secs(2));
+    let (ttl, late) = (Duration::from_secs(1), Duration::from_secs(3));
     Subject { store, ttl, late, windowed: true, stands_on: Ground::Nothing }
 }
 
@@ -82,7 +82,7 @@ pub async fn memory() -> Subject {
 pub async fn embedded() -> Subject {
     let dir = tempfile::tempdir().expect("temporary directory");
     let store = Arc::new(open(&dir));
-    let (ttl, late) = (Duration::from_millis(150), Duration::from_secs(2));
+    let (ttl, late) = (Duration::from_secs(1), Duration::from_secs(3));
     Subject { store, ttl, late, windowed: true, stands_on: Ground::Directory(dir) }
 }
 
