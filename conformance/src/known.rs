@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn the_projects_own_file_is_well_formed() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/known-failures.yaml");
+        let known = KnownFailures::load(Path::new(file)).unwrap();
+        assert!(known.0.keys().all(|test| test.contains("[Conformance]")));
+    }
+
+    #[test]
     fn the_file_is_checked() {
         assert!(KnownFailures::parse("# all pass\n").unwrap().0.is_empty());
         for wrong in ["- {test: a, issue: 7}", "- {test: a, reason: ' ', issue: 7}", &format!("{FILE}{FILE}"), "a: b"] {
