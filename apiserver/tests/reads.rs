@@ -145,6 +145,19 @@ async fn discovery_has_both_forms() {
     let all: Vec<&str> =
         apps["resources"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect();
     assert!(all.contains(&"deployments") && all.contains(&"deployments/scale"), "{all:?}");
+    for (path, kind) in [
+        ("/api", "APIVersions"),
+        ("/api/v1", "APIResourceList"),
+        ("/apis", "APIGroupList"),
+        ("/apis/apps/v1", "APIResourceList"),
+    ] {
+        let answer = server.send("GET", path, "", &[("accept", "application/vnd.kubernetes.protobuf")]).await;
+        let envelope = pintle_machinery::codec::protobuf::envelope(&answer.bytes).expect(path);
+        assert_eq!(envelope.type_meta.kind, kind, "{path}");
+        assert_eq!(envelope.type_meta.api_version.is_empty(), path.starts_with("/api/") || path == "/api", "{path}");
+        let ty = pintle_api::schema().kind("", "v1", kind).expect(kind);
+        pintle_machinery::codec::protobuf::decode_as(pintle_api::schema(), ty, &envelope).expect(path);
+    }
     let pod = server.ok("GET", "/openapi/v3/api/v1", json!(null)).await;
     let pod = &pod["components"]["schemas"]["io.k8s.api.core.v1.Pod"];
     assert_eq!(pod["x-kubernetes-group-version-kind"][0]["kind"], "Pod");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use pintle_machinery::codec::{TypeMeta, protobuf};
 use pintle_machinery::schema::Schema;
 use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
@@ -117,8 +118,16 @@ impl Discovery {
         if wanted.encoding == Encoding::Json && !wanted.pretty {
             return Ok(present::bytes(StatusCode::OK, &content_type, document.clone()));
         }
-        let value = serde_json::from_slice(document).map_err(|error| ApiError::Internal(error.to_string()))?;
-        let bytes = codec::encode(self.schema, &value, wanted.encoding, wanted.pretty)?;
+        let value: Value = serde_json::from_slice(document).map_err(|error| ApiError::Internal(error.to_string()))?;
+        let meta = TypeMeta::of(&value);
+        // Documents of the core group don't tell their version, which is that of the rest.
+        let versionless = wanted.encoding == Encoding::Protobuf && meta.api_version.is_empty();
+        let bytes = match self.schema.kind("", "v1", &meta.kind).filter(|_| versionless) {
+            Some(ty) => protobuf::encode_as(self.schema, ty, &meta, &value)
+                .map_err(|error| ApiError::Internal(error.to_string()))?
+                .into(),
+            None => codec::encode(self.schema, &value, wanted.encoding, wanted.pretty)?,
+        };
         Ok(present::bytes(StatusCode::OK, &content_type, bytes))
     }
 }
