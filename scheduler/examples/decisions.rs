@@ -1,5 +1,7 @@
 //! How many pods a second the core places: `cargo run --release --example decisions [NODES] [PODS]`. No API is involved.
 
+#![allow(clippy::print_stdout, reason = "a tool for development")]
+
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -95,12 +95,12 @@ pub struct Snapshot {
     index: HashMap<String, usize>,
     namespaces: Arc<BTreeMap<String, Labels>>,
     owners: Arc<BTreeMap<OwnerKey, Selector>>,
-    volumes: Arc<Volumes>,
+    volumes: Volumes,
 }
 
 impl Snapshot {
     /// Claims and volumes.
-    pub fn volumes(&self) -> &Arc<Volumes> {
+    pub fn volumes(&self) -> &Volumes {
         &self.volumes
     }
 
@@ -156,13 +156,13 @@ pub struct Cache {
     snapshot: Arc<Snapshot>,
     namespaces: Arc<BTreeMap<String, Labels>>,
     owners: Arc<BTreeMap<OwnerKey, Selector>>,
-    volumes: Arc<Volumes>,
+    volumes: Volumes,
 }
 
 impl Cache {
     /// Claims and volumes, to be changed.
     pub fn volumes(&mut self) -> &mut Volumes {
-        Arc::make_mut(&mut self.volumes)
+        &mut self.volumes
     }
 
     /// Number of nodes, and of pods that have one.

@@ -44,17 +44,18 @@ pub struct Needs {
     waiting: Vec<Arc<PersistentVolumeClaim>>,
 }
 
-/// Claims, volumes and classes.
+/// Claims, volumes and classes. A copy costs nothing; what changes afterwards is copied then, map by map.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    claims: BTreeMap<(String, String), Arc<PersistentVolumeClaim>>,
-    volumes: BTreeMap<String, Arc<PersistentVolume>>,
-    classes: BTreeMap<String, Arc<StorageClass>>,
-    /// Volumes that are being bound, by the uid of the pod that waits for that.
-    promised: BTreeMap<String, String>,
+    claims: Arc<BTreeMap<(String, String), Arc<PersistentVolumeClaim>>>,
+    volumes: Arc<BTreeMap<String, Arc<PersistentVolume>>>,
+    classes: Arc<BTreeMap<String, Arc<StorageClass>>>,
+    /// Volumes that are being bound, with the uid of the pod that waits for that.
+    promised: Arc<BTreeMap<String, String>>,
 }
 
-fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V, gone: bool) {
+fn set<K: Ord + Clone, V: Clone>(map: &mut Arc<BTreeMap<K, V>>, key: K, value: V, gone: bool) {
+    let map = Arc::make_mut(map);
     match gone {
         true => _ = map.remove(&key),
         false => _ = map.insert(key, value),
@@ -82,14 +83,17 @@ impl Volumes {
     pub fn promise(&mut self, uid: &str, wishes: &[Wish]) {
         for wish in wishes {
             if let Wish::Volume(_, volume) = wish {
-                self.promised.insert(volume.metadata.name.clone().unwrap_or_default(), uid.to_owned());
+                let name = volume.metadata.name.clone().unwrap_or_default();
+                set(&mut self.promised, name, uid.to_owned(), false);
             }
         }
     }
 
     /// The pod was bound, or could not be.
     pub fn settle(&mut self, uid: &str) {
-        self.promised.retain(|_, pod| pod != uid);
+        if self.promised.values().any(|pod| pod == uid) {
+            Arc::make_mut(&mut self.promised).retain(|_, pod| pod != uid);
+        }
     }
 
     /// What the pod's claims ask of a node; an error if no node could help.
@@ -284,6 +288,28 @@ mod tests {
         assert_eq!(fits(&all, &pod(&["small"])), [none(), names(&["on-b"])]);
         all.settle("other");
         assert_eq!(fits(&all, &pod(&["small"])), [names(&["on-a"]), names(&["on-b"])]);
+    }
+
+    /// Most pods have no claims, and each is scheduled from a copy.
+    #[test]
+    fn promises_copy_nothing_but_promises() {
+        let mut all = volumes();
+        all.set_claim(claim("small", "by-hand", "1Gi", None), false);
+        let shared = |all: &Volumes, before: &Volumes| {
+            let maps = Arc::ptr_eq(&all.claims, &before.claims) && Arc::ptr_eq(&all.volumes, &before.volumes);
+            (maps && Arc::ptr_eq(&all.classes, &before.classes), Arc::ptr_eq(&all.promised, &before.promised))
+        };
+        let before = all.clone();
+        all.promise("without", &[]);
+        all.settle("without");
+        assert_eq!(shared(&all, &before), (true, true));
+        let needs = all.needs(&pod(&["small"])).expect("needs");
+        let wishes = all.fit(&needs, "a", &Labels::from([("host".to_owned(), "a".to_owned())])).expect("fits");
+        all.promise("with", &wishes);
+        assert_eq!(shared(&all, &before), (true, false));
+        let before = all.clone();
+        all.settle("other");
+        assert_eq!(shared(&all, &before), (true, true));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Plugin for VolumeBinding {
 
 #[derive(Clone)]
 struct OnNode {
-    volumes: Arc<Volumes>,
+    volumes: Volumes,
     needs: Needs,
 }
 
