@@ -41,6 +41,20 @@ pub struct Context<'a> {
     pub now: jiff::Timestamp,
 }
 
+#[cfg(test)]
+impl Context<'static> {
+    /// A request about nothing in particular.
+    const ANY: Self = Self {
+        group: "",
+        version: "v1",
+        resource: "",
+        subresource: None,
+        namespace: "",
+        labelled: false,
+        now: jiff::Timestamp::UNIX_EPOCH,
+    };
+}
+
 /// A column of `kubectl get`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {

@@ -133,6 +133,8 @@ pub fn migration_update(context: &Context<'_>, new: &Value, old: &Value) -> Erro
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -145,5 +147,41 @@ mod tests {
     }
 
     #[test]
-    fn names_have_the_signer_before_them() {}
+    fn names_have_the_signer_before_them() {
+        const OUTSIDE: &str = "must be named with prefix x.io:y:";
+        const LETTERS: &str = "a lowercase RFC 1123 subdomain must consist of";
+        let cases = [
+            ("x.io/y", "name", "x.io:y:z", None),
+            ("x.io/y", "name", "x.io:y:Z", Some(LETTERS)),
+            ("x.io/y", "name", "x.io:y:", Some(LETTERS)),
+            ("x.io/y", "name", "x.io:y:z-", Some(LETTERS)),
+            ("x.io/y", "name", "z", Some(OUTSIDE)),
+            ("x.io/y", "name", "x.io/y:z", Some(OUTSIDE)),
+            ("x.io/y", "generateName", "x.io:y:z-", None),
+            ("x.io/y", "generateName", "z-", Some(OUTSIDE)),
+            ("", "name", "z", None),
+            ("", "name", "Z", Some(LETTERS)),
+            ("", "name", "x.io:y:z", Some("without signer name must not have \":\" in its name")),
+            ("", "generateName", "z-", None),
+        ];
+        for (signer, field, name, wanted) in cases {
+            let object = json!({"metadata": {field: name}, "spec": {"signerName": signer}});
+            let errors = bundle(&Context::ANY, &object);
+            let mut about_names = errors.iter().filter(|error| error.field == format!("metadata.{field}"));
+            let found = about_names.next().map(ToString::to_string);
+            assert!(
+                found.as_deref().zip(wanted).map_or(found.is_none() && wanted.is_none(), |(f, w)| f.contains(w)),
+                "{field} {name} of {signer}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bundle_stays_with_its_signer() {
+        let of = |signer: &str| json!({"metadata": {"name": "x.io:y:z"}, "spec": {"signerName": signer}});
+        let moved = bundle_update(&Context::ANY, &of("x.io/z"), &of("x.io/y")).to_string();
+        assert!(moved.contains("spec.signerName: Invalid value: \"x.io/z\": field is immutable"), "{moved}");
+        let same = bundle_update(&Context::ANY, &of("x.io/y"), &of("x.io/y")).to_string();
+        assert!(!same.contains("immutable"), "{same}");
+    }
 }
