@@ -112,10 +112,14 @@ impl Rewriter {
             }
             Ok(Ok(db)) => {
                 let since = self.building.take()?.since.into_iter().collect();
-                (self.written, self.most) = (0, 0);
                 Some(Built { db, since })
             }
         }
+    }
+
+    /// The file that was built is the store's from now on.
+    pub(super) fn adopted(&mut self) {
+        (self.written, self.most) = (0, 0);
     }
 
     /// It did not work: nothing is lost, and it is tried again.
@@ -172,5 +176,9 @@ mod tests {
         assert!(!rewriter.wants(5000, 1000, 0), "4964 bytes are not enough");
         rewriter.note(&[("k".into(), None)]);
         assert!(rewriter.wants(5000, 1000, 0), "as much was written into it as it is large");
+        rewriter.failed(&Error::Closed);
+        assert!(rewriter.wants(5000, 1000, 0), "it still is the same file");
+        rewriter.adopted();
+        assert!(!rewriter.wants(5000, 1000, 0), "a new file");
     }
 }

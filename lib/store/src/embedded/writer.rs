@@ -145,7 +145,10 @@ impl Writer {
             let counters = self.counters(self.state.read().revision());
             let before = self.disk.size();
             match self.disk.adopt(built.db, &built.since, counters) {
-                Ok(()) => tracing::info!(before, after = self.disk.size(), "the store's file was written anew"),
+                Ok(()) => {
+                    self.rewriter.adopted();
+                    tracing::info!(before, after = self.disk.size(), "the store's file was written anew");
+                }
                 Err(error) => self.rewriter.failed(&error),
             }
         }
