@@ -325,7 +325,6 @@ pub const COMPONENTS: &[Component] = &[
                 ("tlsPrivateKeyFile", "tls-private-key-file"),
             ],
             accepted: &[
-                "",
                 "address",
                 "allowedUnsafeSysctls",
                 "authentication",
@@ -361,7 +360,7 @@ pub const COMPONENTS: &[Component] = &[
                 "evictionPressureTransitionPeriod",
                 "evictionSoft",
                 "evictionSoftGracePeriod",
-                "failCgroupV",
+                "failCgroupV1",
                 "failSwapOn",
                 "featureGates",
                 "fileCheckFrequency",
