@@ -1,16 +1,24 @@
-# Sourced by the commands of hack/: what they install, build and run. The working directory is the project's root.
+# Sourced by the commands of hack/: what they install, build and run. From here on the working directory is the project's root;
+# what the user names is taken from where the user stands.
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin:$HOME/.cargo/bin
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+here=$PWD script=$(realpath "$0")
+for variable in PINTLE HACK CARGO_TARGET_DIR; do
+  [ -z "${!variable:-}" ] || export "$variable=$(realpath -m "${!variable}")"
+done
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
 # Where upstream's programs are built.
 upstream=$target/upstream
 
-# Prints the comment at a command's head if an argument asks for help.
+# The comment at the command's head.
+help_text() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; }
+
+# Prints it if an argument asks for help.
 help_wanted() {
-  local script=$1 argument
-  shift
+  local argument
   for argument in "$@"; do
     case $argument in
-      -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; exit 0 ;;
+      -h|--help) help_text; exit 0 ;;
     esac
   done
 }
@@ -57,23 +65,23 @@ need_image_packages() {
 install_packages() {
   [ $# -gt 0 ] || return 0
   say "installing $*"
-  # The package's own service is not ours to start: a policy that forbids it for the time of the installation.
-  local policy=/usr/sbin/policy-rc.d made=
-  [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; made=1; }
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null || { [ -z "$made" ] || rm -f $policy; return 1; }
-  [ -z "$made" ] || rm -f $policy
+  (
+    # The package's own service is not ours to start: a policy that forbids it for the time of the installation.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+      trap 'rm -f $policy' EXIT
+      printf '#!/bin/sh\nexit 101\n' > $policy
+      chmod +x $policy
+    fi
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  )
 }
 
 # The release binary, which hack/up and hack/bench use.
 build_pintle() {
   say "building pintle (release; the first time takes 15 to 20 minutes on two cores)"
   cargo build --release --locked -p pintle
-}
-
-built_pintle() {
-  [ -x "$target/release/pintle" ] || { echo "pintle is not built yet: run hack/up first" >&2; exit 1; }
-  echo "$target/release/pintle"
 }
 
 # Sets PINTLE and HACK (the project tools) for tests that run them: those of the unit tests' build, so that everything is compiled once.
@@ -83,20 +91,19 @@ need_tested() {
     say "building the workspace with its tests"
     cargo build --workspace --all-targets --locked
   fi
-  PINTLE=$(realpath "${PINTLE:-$target/debug/pintle}")
-  HACK=$(realpath "${HACK:-$target/debug/pintle-hack}")
-  export PINTLE HACK
+  export PINTLE=${PINTLE:-$target/debug/pintle} HACK=${HACK:-$target/debug/pintle-hack}
 }
 
 # Sets KUBECTL to a kubectl of v1.36 to v1.38: the one on the PATH, or one built from the Go module in conformance/upstream.
 need_kubectl() {
   local minor
-  minor=$(kubectl version --client -o json 2>/dev/null | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p')
+  minor=$({ kubectl version --client -o json 2>/dev/null || true; } | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p')
   case $minor in
     36|37|38) KUBECTL=$(command -v kubectl) ;;
     *)
       KUBECTL=$upstream/kubectl
-      [ -x "$KUBECTL" ] || { say "building kubectl from its Go module"; conformance/upstream/build "$upstream" kubectl; }
+      # Older than its version: built again.
+      [ "$KUBECTL" -nt conformance/upstream/go.mod ] || { say "building kubectl from its Go module"; conformance/upstream/build "$upstream" kubectl; }
       ;;
   esac
   export KUBECTL
@@ -113,26 +120,34 @@ drop_work() {
   if [ "$1" = 0 ] && [ -z "${KEEP_LOGS:-}" ]; then rm -rf "$WORK"; else echo "logs are in $WORK"; fi
 }
 
+# The name of a test: its script's without the number.
+test_name() { local file=${1##*/}; echo "${file#*-}"; }
+
 # known_tests FOLDER [NAME...]: an error if the folder has no test of a name.
 known_tests() {
-  local folder=$1 wanted
+  local folder=$1 wanted script names=()
   shift
+  for script in "$folder"/*; do names+=("$(test_name "$script")"); done
   for wanted in "$@"; do
-    compgen -G "$folder/[0-9]*-$wanted" >/dev/null || { echo "no test in $folder is called $wanted" >&2; exit 2; }
+    printf '%s\n' "${names[@]}" | grep -qxF -- "$wanted" || { echo "no test in $folder is called $wanted; there are: ${names[*]}" >&2; exit 2; }
   done
 }
 
-# run_tests FOLDER [NAME...]: runs the folder's scripts, or those with these names (without their number), each for at most 15 minutes.
+# run_tests FOLDER [NAME...]: runs the folder's scripts, or those with these names, each for at most 15 minutes.
 # A script passes if it exits 0; with logs in LOGS, those of a failed one are kept.
 run_tests() {
-  local folder=$1 script name begin passed=0 failed=0
+  local folder=$1 script name begin running= passed=0 failed=0
   shift
+  # A test has a process group of its own, which the terminal's interrupt does not reach.
+  trap '[ -z "$running" ] || kill "$running" 2>/dev/null || true; exit 130' INT TERM
   for script in "$folder"/*; do
     name=$(basename "$script")
-    if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qxF "${name#*-}"; then continue; fi
+    if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qxF -- "$(test_name "$script")"; then continue; fi
     say "test $name"
     begin=$SECONDS
-    if timeout 900 "$script"; then
+    timeout 900 "$script" &
+    running=$!
+    if wait "$running"; then
       passed=$((passed + 1))
       echo "   passed after $((SECONDS - begin)) s"
     else
@@ -143,5 +158,5 @@ run_tests() {
     fi
   done
   echo "$folder: $passed passed, $failed failed"
-  [ "$failed" = 0 ]
+  [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }

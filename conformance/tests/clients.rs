@@ -36,6 +36,16 @@ fn all_that_are_listed_have_to_run() {
 }
 
 #[test]
+fn a_list_that_is_not_there_is_a_fault() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let empty = dir.path().join("empty");
+    std::fs::write(&empty, "").expect("a file");
+    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/judge");
+    let output = Command::new(judge).arg(dir.path().join("tests")).args([&empty, &empty]).output().expect("the judge");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn known_failures_fail_and_exist() {
     let known = "# Known\ngo/TestB\tnot there\tissue 1\n";
     assert!(complaints(known, "go/TestA\tpassed\ngo/TestB\tFAILED\n", &["go"]).is_empty());

@@ -60,6 +60,10 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 32, "concurrent clients")
 	flag.IntVar(&o.watchers, "watchers", 100, "watchers")
 	flag.Parse()
+	if err := o.check(); err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if o.only != "" {
@@ -90,6 +94,17 @@ func main() {
 			os.Exit(1)
 		}
 	}
+}
+
+// check what would otherwise fail after minutes, or measure something else.
+func (o options) check() error {
+	if o.rounds < 1 || o.rounds%2 == 0 {
+		return fmt.Errorf("--rounds %d: the medians want an odd number", o.rounds)
+	}
+	if o.only != "" && o.only != "ours" && o.only != "upstream" {
+		return fmt.Errorf("--only %s: it is ours or upstream", o.only)
+	}
+	return nil
 }
 
 func measure(ctx context.Context, o options) (*Results, error) {

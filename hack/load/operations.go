@@ -206,6 +206,9 @@ func (r *run) writes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(current.Items) < count {
+		return fmt.Errorf("update-status: there are %d pods of %d; the step creates comes first", len(current.Items), count)
+	}
 	status := func(ctx context.Context, i int) error {
 		changed := &current.Items[i]
 		changed.Status.Phase = corev1.PodRunning

@@ -15,6 +15,7 @@ fn dependencies_are_those_of_the_layer_table() {
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .output()
         .expect("cargo metadata runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo metadata gives JSON");
     let mut wrong = Vec::new();
     for package in metadata["packages"].as_array().expect("packages") {
@@ -23,7 +24,12 @@ fn dependencies_are_those_of_the_layer_table() {
             wrong.push(format!("{name} is not in the table"));
             continue;
         };
-        for dependency in package["dependencies"].as_array().expect("dependencies") {
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let used: BTreeSet<&str> = dependencies.iter().filter_map(|dependency| dependency["name"].as_str()).collect();
+        wrong.extend(
+            uses.difference(&used).map(|unused| format!("{name} does not use {unused}: it goes from the table")),
+        );
+        for dependency in dependencies {
             let (on, dev) = (dependency["name"].as_str().expect("name"), dependency["kind"] == "dev");
             if !on.starts_with("pintle") || uses.contains(on) || (dev && allowed["dev"].contains(on)) {
                 continue;
