@@ -4,6 +4,8 @@
 //! and writes DIR/kubeconfig, DIR/pki/sa.key and DIR/pki/tokens.csv, as `pintle apiserver` (whose flags it takes, most
 //! without effect) or the differential tests want them. The token is `admintoken` (group system:masters). Ends with ctrl-C.
 
+#![allow(clippy::print_stdout, reason = "a tool for development")]
+
 use std::sync::Arc;
 
 use anyhow::Context;

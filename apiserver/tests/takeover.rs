@@ -1,6 +1,8 @@
 //! A cluster's etcd is taken over from upstream's kube-apiserver, and handed back: all objects are the same over the API.
 //! Needs upstream's kube-apiserver, etcd and kubectl in the directory `PINTLE_UPSTREAM_BIN`, so it is ignored unless asked for.
 
+#![allow(clippy::print_stdout, reason = "the log of a test")]
+
 mod common;
 
 use std::collections::BTreeMap;

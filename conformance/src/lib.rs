@@ -4,6 +4,7 @@
 
 pub mod diff;
 pub mod golden;
+mod group;
 pub mod images;
 pub mod known;
 mod name;

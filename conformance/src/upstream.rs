@@ -17,7 +17,7 @@ pub fn programs(names: &[&str]) -> anyhow::Result<PathBuf> {
     let out = directory(std::env::var_os("CARGO_TARGET_DIR"), &here, root);
     let missing: Vec<&&str> = names.iter().filter(|name| !is_current(&out.join(name), root)).collect();
     if !missing.is_empty() {
-        eprintln!("building {missing:?}: minutes the first time");
+        pintle_host::complain!("building {missing:?}: minutes the first time");
         let status = Command::new(root.join(BUILD)).arg(&out).args(&missing).status().context("running the build")?;
         anyhow::ensure!(status.success(), "building {missing:?} failed: {status}");
     }

@@ -95,15 +95,15 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         agent_args: args.agent_arg,
         ..Spec::new(&args.dir, &pintle)?
     };
-    let lab = lab::up(&spec, &|text| println!("{text}")).await?;
-    println!("network namespace: {}", lab.namespace());
-    println!("kubeconfig: {}", lab.kubeconfig().display());
-    println!("Try:");
-    println!(
+    let lab = lab::up(&spec, &|text| pintle_host::say!("{text}")).await?;
+    pintle_host::say!("network namespace: {}", lab.namespace());
+    pintle_host::say!("kubeconfig: {}", lab.kubeconfig().display());
+    pintle_host::say!("Try:");
+    pintle_host::say!(
         "  nsenter --net=/run/netns/{} kubectl --kubeconfig {} get nodes",
         lab.namespace(),
         lab.kubeconfig().display()
     );
-    println!("  cargo x lab down {}", spec.dir.display());
+    pintle_host::say!("  cargo x lab down {}", spec.dir.display());
     Ok(())
 }

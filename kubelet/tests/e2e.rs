@@ -3,6 +3,7 @@
 //! The API server is ours, in this process; `PINTLE_UPSTREAM_BIN` (a folder with kube-apiserver and etcd of v1.37) makes it
 //! upstream's. Needs root, and a kubectl: `KUBECTL` names it, else it is the one on the PATH.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the log of a test")]
 #![allow(clippy::unwrap_used, reason = "a test: a failure is to end it")]
 
 mod confined;

@@ -1,5 +1,6 @@
 //! The node's server in front of a real containerd: who may, logs, exec, attach, port-forward.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the log of a test")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod confined;

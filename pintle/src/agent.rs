@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::AgentArgs;
 use crate::node::{self, Identity};
 use crate::paths::Paths;
+use pintle_host::file;
 use pintle_host::pki::{self, Pair};
 
 /// How long a certificate request may wait for its answer before it is asked for anew.
@@ -48,7 +49,7 @@ impl JoinToken {
 /// Joins and runs until `shutdown`.
 pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
-    paths.create()?;
+    let _claim = paths.claim()?;
     let handle =
         pintle_host::process::Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     handle.write(&paths.run("agent.pid"))?;
@@ -78,7 +79,7 @@ async fn join(paths: &Paths, server: &str, token: &JoinToken, name: &str, ip: Ip
         }
         tokio::time::sleep(RETRY).await;
     };
-    std::fs::write(paths.pki().join("ca.crt"), &ca_pem)?;
+    file::replace(&paths.pki().join("ca.crt"), ca_pem.as_bytes(), 0o644)?;
     let bootstrap = token_client(server, &ca_pem, &token.bootstrap)?;
     let client =
         certificate(paths, &bootstrap, &ca_pem, "kubelet-client", &request(name, &[]), "kube-apiserver-client-kubelet")

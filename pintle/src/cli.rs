@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -132,20 +133,15 @@ pub struct RuntimeArgs {
 }
 
 impl RuntimeArgs {
-    /// The same as arguments of a command, with absolute paths.
-    pub fn to_arguments(&self) -> std::io::Result<Vec<std::ffi::OsString>> {
-        let one = |name: &'static str, value: &Option<PathBuf>| value.clone().map(|path| (name, path));
-        let images = self.image.iter().map(|path| ("--image", path.clone()));
-        let others = [
-            one("--containerd-dir", &self.containerd_dir),
-            one("--registry-config", &self.registry_config),
-            one("--containerd-config", &self.containerd_config),
+    /// How the runtime is set up: absolute paths by the names of their arguments.
+    pub fn set_up(&self) -> std::io::Result<BTreeMap<String, PathBuf>> {
+        let told = [
+            ("--containerd-dir", &self.containerd_dir),
+            ("--registry-config", &self.registry_config),
+            ("--containerd-config", &self.containerd_config),
         ];
-        let mut arguments = Vec::new();
-        for (name, path) in images.chain(others.into_iter().flatten()) {
-            arguments.extend([name.into(), std::path::absolute(path)?.into_os_string()]);
-        }
-        Ok(arguments)
+        let told = told.into_iter().filter_map(|(name, path)| path.as_ref().map(|path| (name, path)));
+        told.map(|(name, path)| Ok((name.to_owned(), std::path::absolute(path)?))).collect()
     }
 }
 

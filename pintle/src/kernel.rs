@@ -3,9 +3,12 @@
 //! a namespace, in a file that does not outlive the machine's run, as the settings don't.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pintle_host::file;
 use serde::{Deserialize, Serialize};
 
 /// Folder of the lists of nodes.
@@ -49,7 +52,24 @@ pub fn put_back(file: &Path) -> anyhow::Result<()> {
 /// The cluster's network namespace goes, and with it its settings.
 pub fn forget(file: &Path) -> anyhow::Result<()> {
     let before: Option<Before> = std::fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    before.map_or(Ok(()), |before| Settings::within(before.namespace).unlist(file))
+    before.map_or(Ok(()), |before| {
+        let settings = Settings::within(before.namespace);
+        let _lock = settings.lock()?;
+        settings.list(&settings.others(file))
+    })
+}
+
+/// Nobody else changes a list of nodes.
+struct Lock {
+    folder: PathBuf,
+    _locked: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Lists of other namespaces may be in it.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
 }
 
 impl Settings {
@@ -74,7 +94,14 @@ impl Settings {
         std::fs::write(&path, value).with_context(|| format!("setting {}", path.display()))
     }
 
+    fn lock(&self) -> anyhow::Result<Lock> {
+        let folder = self.nodes.parent().unwrap_or(Path::new("/")).to_owned();
+        let locked = file::lock_directory(&folder).with_context(|| format!("locking {}", folder.display()))?;
+        Ok(Lock { folder, _locked: locked })
+    }
+
     fn prepare(&self, remember: Option<&Path>) -> anyhow::Result<()> {
+        let _lock = remember.map(|_| self.lock()).transpose()?;
         let mut found = BTreeMap::new();
         for (key, needed) in NEEDED {
             let value = self.read(key)?;
@@ -100,7 +127,7 @@ impl Settings {
         for (key, value) in found {
             before.values.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        std::fs::write(file, serde_json::to_vec(&before)?).with_context(|| format!("writing {}", file.display()))
+        file::replace(file, &serde_json::to_vec(&before)?, 0o644)
     }
 
     /// What the file says, if it is about this namespace.
@@ -117,28 +144,19 @@ impl Settings {
     }
 
     fn list(&self, nodes: &[PathBuf]) -> anyhow::Result<()> {
-        let folder = self.nodes.parent().unwrap_or(Path::new("/"));
-        let change = || match nodes {
-            [] => {
-                std::fs::remove_file(&self.nodes)?;
-                // Lists of other namespaces may be in it.
-                let _ = std::fs::remove_dir(folder);
-                Ok(())
-            }
-            _ => {
-                std::fs::create_dir_all(folder)?;
-                std::fs::write(&self.nodes, serde_json::to_vec(nodes)?)
-            }
-        };
-        match change() {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("writing {}", self.nodes.display()))
+        if !nodes.is_empty() {
+            return file::replace(&self.nodes, &serde_json::to_vec(nodes)?, 0o644);
+        }
+        match std::fs::remove_file(&self.nodes) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("removing {}", self.nodes.display()))
             }
             _ => Ok(()),
         }
     }
 
     fn put_back(&self, file: &Path) -> anyhow::Result<()> {
+        let _lock = self.lock()?;
         let Some(before) = self.of(file) else { return Ok(()) };
         let others = self.others(file);
         match others.first() {
@@ -146,11 +164,7 @@ impl Settings {
             None => self.restore(&before)?,
         }
         std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))?;
-        self.unlist(file)
-    }
-
-    fn unlist(&self, file: &Path) -> anyhow::Result<()> {
-        self.list(&self.others(file))
+        self.list(&others)
     }
 
     fn restore(&self, before: &Before) -> anyhow::Result<()> {
@@ -219,7 +233,7 @@ mod tests {
         }
         let get = || NEEDED.map(|(key, _)| space.read(key).unwrap());
         space.prepare(Some(&dir.path().join("isolated"))).unwrap();
-        space.unlist(&dir.path().join("isolated")).unwrap();
+        space.list(&space.others(&dir.path().join("isolated"))).unwrap();
         assert!(!space.nodes.exists());
         for (key, _) in NEEDED {
             space.write(key, "0\n").unwrap();

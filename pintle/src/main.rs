@@ -33,16 +33,16 @@ fn main() -> std::process::ExitCode {
     let (cli, accepted) = match command_line() {
         Ok(told) => told,
         Err(upstream::Error::Help(text)) => {
-            print!("{text}");
+            pintle_host::say!("{}", text.trim_end());
             return std::process::ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("Error: {error}");
+            pintle_host::complain!("Error: {error}");
             return std::process::ExitCode::FAILURE;
         }
     };
     if let Err(error) = start_log(&cli) {
-        eprintln!("pintle: {error:#}");
+        pintle_host::complain!("pintle: {error:#}");
         return std::process::ExitCode::FAILURE;
     }
     if !accepted.is_empty() {
@@ -51,14 +51,14 @@ fn main() -> std::process::ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("pintle: starting the runtime: {error}");
+            pintle_host::complain!("pintle: starting the runtime: {error}");
             return std::process::ExitCode::FAILURE;
         }
     };
     match runtime.block_on(run(cli.command)) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pintle: {error:#}");
+            pintle_host::complain!("pintle: {error:#}");
             std::process::ExitCode::FAILURE
         }
     }
@@ -77,7 +77,7 @@ fn command_line() -> Result<(Cli, Vec<String>), upstream::Error> {
 
 fn start_log(cli: &Cli) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&cli.log)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     if cli.log_json {
         log.json().init()
     } else {
@@ -93,7 +93,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Up(args) => up::up(args).await,
         Command::Down(args) => up::down(args).await,
         Command::Id(args) => {
-            println!("{}", paths::Paths::new(&args.data_dir)?.id());
+            pintle_host::say!("{}", paths::Paths::new(&args.data_dir)?.id());
             Ok(())
         }
         Command::Forward(args) => up::forward(args).await,

@@ -101,6 +101,7 @@ pub async fn run_with(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let network = Network::new(network)?;
+    let routes = Routes::read(&paths.routes())?;
     let mut parts = tokio::task::JoinSet::new();
     if let Some(own) = runtime.own {
         parts.spawn(own.supervise(shutdown.clone()));
@@ -108,12 +109,13 @@ pub async fn run_with(
     let (pod_cidrs, known) = watch::channel(Vec::new());
     let kubelet = kubelet_config(paths, args, &network, &runtime.endpoint, &identity, pod_cidrs)?;
     let client = clients.kubelet.clone();
-    let routes = kubelet.telemetry.success("pod-routes");
+    let success = kubelet.telemetry.success("pod-routes");
     parts.spawn(forever("kubelet", shutdown.clone(), {
         let shutdown = shutdown.clone();
         move || pintle_kubelet::run(kubelet.clone(), client.clone(), shutdown.clone())
     }));
-    parts.spawn(pod_network(paths.clone(), name(args), known, clients.proxy.clone(), routes, shutdown.clone()));
+    let pods = PodNetwork { paths: paths.clone(), own: name(args), routes, success };
+    parts.spawn(pods.run(known, clients.proxy.clone(), shutdown.clone()));
     let telemetry = Telemetry::with_process();
     telemetry::PROXY.try_serve(&telemetry, &clients.proxy, None, &shutdown).await;
     let proxy = pintle_proxy::Config {
@@ -177,48 +179,54 @@ fn kubelet_config(
     })
 }
 
-/// Configures the pod network: CNI as soon as this node's pod addresses are known, routes to the other nodes' pods.
-async fn pod_network(
+/// The pod network: CNI as soon as this node's pod addresses are known, routes to the other nodes' pods.
+struct PodNetwork {
     paths: Paths,
+    /// Name of this node.
     own: String,
-    mut known: watch::Receiver<Vec<String>>,
-    client: Client,
+    routes: Routes,
     success: Beat,
-    shutdown: CancellationToken,
-) {
-    let nodes: Cache<NodeObject> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
-    let mut changes = nodes.subscribe();
-    let mut routes = Routes::read(&paths.routes());
-    tokio::select! {
-        () = shutdown.cancelled() => return,
-        () = nodes.synced() => {}
-    }
-    loop {
-        let good = routes.bring(&routes::wanted(&nodes.list(), &own), routes::make).await;
-        if good {
-            success.now();
-        }
+}
+
+impl PodNetwork {
+    async fn run(mut self, mut known: watch::Receiver<Vec<String>>, client: Client, shutdown: CancellationToken) {
+        let nodes: Cache<NodeObject> = Cache::start(Api::all(client), Default::default(), shutdown.clone());
+        let mut changes = nodes.subscribe();
         tokio::select! {
             () = shutdown.cancelled() => return,
-            changed = known.changed() => {
-                if changed.is_err() {
-                    // The kubelet is being started again; it tells anew through the same channel or not at all.
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    continue;
-                }
-                let cidrs = known.borrow_and_update().clone();
-                if let Some(cidr) = cidrs.iter().find_map(|c| c.parse::<IpNet>().ok())
-                    && let Err(error) = net::write_cni(&paths, &cidr)
-                {
-                    tracing::error!(error = format!("{error:#}"), "pod network not configured");
-                }
+            () = nodes.synced() => {}
+        }
+        loop {
+            let good = self.routes.bring(&routes::wanted(&nodes.list(), &self.own), routes::make).await;
+            if good {
+                self.success.now();
             }
-            change = changes.recv() => {
-                if change.is_none() {
-                    return;
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                changed = known.changed() => {
+                    if changed.is_err() {
+                        // The kubelet is being started again; it tells anew through the same channel or not at all.
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        continue;
+                    }
+                    let cidrs = known.borrow_and_update().clone();
+                    self.configure(&cidrs);
                 }
+                change = changes.recv() => {
+                    if change.is_none() {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep(RETRY_ROUTES), if !good => {}
             }
-            () = tokio::time::sleep(RETRY_ROUTES), if !good => {}
+        }
+    }
+
+    fn configure(&self, cidrs: &[String]) {
+        if let Some(cidr) = cidrs.iter().find_map(|c| c.parse::<IpNet>().ok())
+            && let Err(error) = net::write_cni(&self.paths, &cidr)
+        {
+            tracing::error!(error = format!("{error:#}"), "pod network not configured");
         }
     }
 }

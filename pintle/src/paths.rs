@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pintle_host::owned::{self, Claim};
 use sha2::{Digest, Sha256};
 
 /// The layout of a data directory.
@@ -112,30 +113,21 @@ impl Paths {
         self.root.join("settings.json")
     }
 
-    fn mark(&self) -> PathBuf {
-        self.root.join(".pintle")
-    }
-
-    /// The directory is one that [`create`](Self::create) made: nothing else is ever removed.
-    pub fn is_ours(&self) -> bool {
-        self.mark().is_file()
-    }
-
     /// The routes to other nodes' pods that this node has set.
     pub fn routes(&self) -> PathBuf {
         self.root.join("routes.json")
     }
 
-    /// Makes the directories. A directory that has something else in it is left alone.
-    pub fn create(&self) -> anyhow::Result<()> {
-        let empty = std::fs::read_dir(&self.root).map_or(true, |mut entries| entries.next().is_none());
-        anyhow::ensure!(
-            empty || self.is_ours(),
-            "{} is neither empty nor a data directory of pintle: it would go with the cluster",
-            self.root.display()
-        );
-        std::fs::create_dir_all(&self.root).with_context(|| format!("creating {}", self.root.display()))?;
-        std::fs::write(self.mark(), "").with_context(|| format!("writing {}", self.mark().display()))?;
+    /// The directory is a cluster's: nothing else is ever removed.
+    pub fn is_ours(&self) -> bool {
+        owned::is_ours(&self.root)
+    }
+
+    /// Makes the directories and takes them into use. A directory that has something else in it is left alone, and so is
+    /// one that another process uses.
+    pub fn claim(&self) -> anyhow::Result<Claim> {
+        owned::make(&self.root)?;
+        let claim = owned::claim(&self.root)?;
         let dirs = [
             self.pki(),
             self.root.join("run"),
@@ -152,7 +144,7 @@ impl Paths {
         }
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(self.pki(), std::fs::Permissions::from_mode(0o700))?;
-        Ok(())
+        Ok(claim)
     }
 }
 
@@ -161,14 +153,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_directories_are_taken() {
+    fn a_directory_is_used_by_one_process_at_a_time() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let paths = Paths::new(dir.path()).expect("paths");
         std::fs::write(dir.path().join("letter"), "dear").expect("a file");
-        assert!(paths.create().is_err() && !paths.is_ours(), "somebody's directory");
+        assert!(paths.claim().is_err() && !paths.is_ours(), "somebody's directory");
         std::fs::remove_file(dir.path().join("letter")).expect("removed");
-        paths.create().expect("an empty directory");
-        paths.create().expect("the same again");
-        assert!(paths.is_ours());
+        let claim = paths.claim().expect("an empty directory");
+        assert!(paths.is_ours() && paths.claim().is_err(), "in use");
+        drop(claim);
+        paths.claim().expect("the same again");
     }
 }

@@ -2,6 +2,7 @@
 //! removed, and so is all of it, and nothing else, when the node goes.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use anyhow::Context;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
+use pintle_host::file;
 use pintle_host::process::run;
 
 /// Marks the routes that are ours; a number that rtnetlink leaves to everybody.
@@ -48,10 +50,16 @@ pub fn wanted(nodes: &[Arc<Node>], own: &str) -> Table {
 }
 
 impl Routes {
-    /// As an earlier run left them.
-    pub fn read(file: &Path) -> Self {
-        let noted = std::fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        Self { file: file.to_owned(), noted: noted.unwrap_or_default(), set: Table::new() }
+    /// As an earlier run left them. What can't be read may name routes that nobody else knows of.
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let noted = match std::fs::read(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Table::new(),
+            read => read
+                .map_err(anyhow::Error::from)
+                .and_then(|text| Ok(serde_json::from_slice(&text)?))
+                .with_context(|| format!("reading the routes of an earlier run in {}", file.display()))?,
+        };
+        Ok(Self { file: file.to_owned(), noted, set: Table::new() })
     }
 
     /// Makes them as wanted. A step that fails keeps no other one from being made; false: try again.
@@ -98,8 +106,7 @@ impl Routes {
     }
 
     fn write(&self) -> anyhow::Result<()> {
-        std::fs::write(&self.file, serde_json::to_vec(&self.noted)?)
-            .with_context(|| format!("writing {}", self.file.display()))
+        file::replace(&self.file, &serde_json::to_vec(&self.noted)?, 0o644)
     }
 }
 
@@ -155,7 +162,7 @@ mod tests {
         ];
         let table = wanted(&nodes, "own");
         let (first, second) = (*table.keys().next().unwrap(), *table.keys().nth(1).unwrap());
-        let mut routes = Routes::read(&file);
+        let mut routes = Routes::read(&file).unwrap();
         assert!(!routes.bring(&table, &make).await, "one has failed");
         assert_eq!(made.take(), [Step::Set(first, table[&first]), Step::Set(second, table[&second])]);
         fails.set(false);
@@ -164,10 +171,12 @@ mod tests {
         assert!(routes.bring(&table, &make).await && made.take().is_empty());
         // Another process, after a node has gone and one has moved.
         let moved = wanted(&[node("b", "10.42.2.0/24", "10.0.0.9")], "own");
-        assert!(Routes::read(&file).bring(&moved, &make).await);
+        assert!(Routes::read(&file).unwrap().bring(&moved, &make).await);
         assert_eq!(made.take(), [Step::Remove(first), Step::Set(second, moved[&second])]);
-        assert!(Routes::read(&file).bring(&Table::new(), &make).await);
+        assert!(Routes::read(&file).unwrap().bring(&Table::new(), &make).await);
         assert_eq!(made.take(), [Step::Remove(second)]);
-        assert!(Routes::read(&file).noted.is_empty());
+        assert!(Routes::read(&file).unwrap().noted.is_empty());
+        std::fs::write(&file, "{\"10.").unwrap();
+        assert!(Routes::read(&file).is_err(), "not the same as no routes");
     }
 }

@@ -172,21 +172,13 @@ fn observed_client(server: &ApiServer, user: &str, groups: &[&str]) -> (Telemetr
     (telemetry, pintle_client::connect::from_service(Observed { inner, observer }))
 }
 
-/// Makes the data directory, unless a server uses it: files of another one would break its clients.
-fn claim(paths: &Paths) -> anyhow::Result<()> {
-    let other = Handle::read(&paths.run("server.pid"));
-    let busy = other.is_some_and(|handle| u32::try_from(handle.pid()) != Ok(std::process::id()));
-    anyhow::ensure!(!busy, "a server runs in {}: give another --data-dir", paths.root().display());
-    paths.create()
-}
-
 /// `pintle apiserver`.
 pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     // Without a directory of its own a store in memory leaves nothing behind.
     let passing = args.store.in_memory() && args.data.data_dir == Path::new(DEFAULT_DATA_DIR);
     let temporary = passing.then(tempfile::tempdir).transpose()?;
     let paths = Paths::new(temporary.as_ref().map_or(args.data.data_dir.as_path(), |dir| dir.path()))?;
-    claim(&paths)?;
+    let _claim = paths.claim()?;
     let listener = Listener::tcp(SocketAddr::new(args.bind_address, args.port)).await?;
     let node_ip = if args.bind_address.is_unspecified() { crate::net::default_ip() } else { args.bind_address };
     let reach = Reach { node_ip, port: args.port, services: &args.services, names: &args.tls_san };
@@ -206,7 +198,7 @@ pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> 
 /// `pintle server`.
 pub async fn run(args: ServerArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
-    claim(&paths)?;
+    let _claim = paths.claim()?;
     let own = Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     own.write(&paths.run("server.pid"))?;
     let outcome = serve(&args, &paths, shutdown.clone()).await;

@@ -1,6 +1,9 @@
 //! How `pintle up` started a cluster, kept in its data directory so that it comes up again as it was.
 
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -20,6 +23,9 @@ pub struct Settings {
     pub port: u16,
     /// The address plan, as arguments of `pintle server`.
     pub network: Vec<String>,
+    /// The container runtime: paths by the names of such arguments.
+    #[serde(default)]
+    pub runtime: BTreeMap<String, PathBuf>,
 }
 
 impl Settings {
@@ -37,34 +43,40 @@ impl Settings {
 
     /// Keeps them.
     pub fn write(&self, paths: &Paths) -> anyhow::Result<()> {
-        let file = paths.settings();
-        std::fs::write(&file, serde_json::to_vec(self)?).with_context(|| format!("writing {}", file.display()))
+        pintle_host::file::replace(&paths.settings(), &serde_json::to_vec(self)?, 0o644)
     }
 
-    /// What was asked for, the rest as before. What a cluster can't change is an error, and while it runs so is its port.
+    /// What was asked for, the rest as before. What a cluster can't change is an error, and while it runs so is all the rest.
     pub fn of(args: &UpArgs, before: Option<Self>, running: bool) -> anyhow::Result<Self> {
-        let asked = arguments(&args.network);
+        let network = arguments(&args.network);
+        let runtime = args.runtime.set_up()?;
         let Some(before) = before else {
-            return Ok(Self { isolated: args.isolated, port: args.port.unwrap_or(DEFAULT_PORT), network: asked });
+            return Ok(Self { isolated: args.isolated, port: args.port.unwrap_or(DEFAULT_PORT), network, runtime });
         };
         ensure!(
             before.isolated || !args.isolated,
             "this cluster's node is in the machine's own network: remove the cluster first (pintle down --reset), or give \
              --data-dir for another one"
         );
-        let unsaid = asked == arguments(&NetworkArgs::default());
+        let unsaid = arguments(&NetworkArgs::default());
         ensure!(
-            unsaid || asked == before.network,
+            network.iter().all(|asked| before.network.contains(asked) || unsaid.contains(asked)),
             "a cluster can't change its addresses: it has {}",
             before.network.join(" ")
         );
-        let port = args.port.unwrap_or(before.port);
-        ensure!(
-            !running || port == before.port,
-            "the cluster runs with --port {}: stop it first (pintle down)",
-            before.port
-        );
-        Ok(Self { port, ..before })
+        let mut settings = before.clone();
+        settings.port = args.port.unwrap_or(before.port);
+        settings.runtime.extend(runtime);
+        ensure!(!running || settings == before, "the cluster runs with {before}: stop it first (pintle down)");
+        Ok(settings)
+    }
+}
+
+/// What can be changed while the cluster is stopped.
+impl Display for Settings {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--port {}", self.port)?;
+        self.runtime.iter().try_for_each(|(name, path)| write!(f, " {name} {}", path.display()))
     }
 }
 
@@ -99,6 +111,12 @@ mod tests {
         let again = Settings::of(&asked(&[]), Some(first.clone()), false).unwrap();
         assert_eq!(again, first);
         assert_eq!(Settings::of(&asked(&["--port", "6443"]), Some(first.clone()), false).unwrap().port, 6443);
+        let plan = asked(&["--cluster-domain", "x.y", "--cluster-cidr", "10.42.0.0/16"]);
+        assert_eq!(Settings::of(&plan, Some(first.clone()), true).unwrap(), first, "part of the plan, as it is");
+        let moved = Settings::of(&asked(&["--containerd-dir", "/a"]), Some(first.clone()), false).unwrap();
+        assert_eq!(Settings::of(&asked(&[]), Some(moved.clone()), false).unwrap(), moved);
+        let other = Settings::of(&asked(&["--registry-config", "/b"]), Some(moved), false).unwrap();
+        assert_eq!(other.to_string(), "--port 7000 --containerd-dir /a --registry-config /b");
         assert_eq!(Settings::of(&asked(&[]), None, false).unwrap().port, DEFAULT_PORT);
     }
 
@@ -111,5 +129,6 @@ mod tests {
         assert!(told(&["--isolated"], false).contains("machine's own network"));
         assert!(told(&["--cluster-cidr", "10.9.0.0/16"], false).contains("--cluster-cidr=10.42.0.0/16"));
         assert!(told(&["--port", "7000"], true).contains("runs with --port 6443"));
+        assert!(told(&["--containerd-dir", "/a"], true).contains("runs with --port 6443"));
     }
 }

@@ -10,10 +10,10 @@ use pintle_cri::messages::{
 };
 
 use crate::paths::Paths;
-use crate::routes::{self, Routes, Table};
+use crate::routes::{self, Routes, Step, Table};
 use crate::{hostports, kernel, net};
-use pintle_host::cgroup;
 use pintle_host::process::{self, Handle};
+use pintle_host::{cgroup, owned};
 
 /// How long containers get to end by themselves when the node is stopped.
 const POD_GRACE: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub async fn node(paths: &Paths) -> anyhow::Result<()> {
     for stale in ["containerd.pid", "containerd.sock", "containerd.sock.ttrpc", "api.sock", "status.json"] {
         let _ = std::fs::remove_file(paths.run(stale));
     }
-    unmount_below(paths.root(), &[paths.kubelet()])?;
+    unmount_below(&paths.kubelet())?;
     pintle_proxy::cleanup(&proxy_tables(paths)).await;
     kernel::put_back(&paths.kernel_settings())
 }
@@ -80,12 +80,12 @@ async fn stop_pod(cri: &Client, sandbox: &str, containers: Vec<&str>) -> pintle_
 
 /// Removes the namespace, cgroups, mounts and files of a stopped cluster.
 pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
-    unmount_below(paths.root(), &[paths.root().to_owned()])?;
+    unmount_below(paths.root())?;
     if net::namespace_exists(&paths.id()) {
         net::remove_namespace(paths).await?;
         kernel::forget(&paths.kernel_settings())?;
     } else {
-        Routes::read(&paths.routes()).bring(&Table::new(), routes::make).await;
+        remove_routes(&paths.routes(), routes::make).await?;
         if !kernel::is_shared(&paths.kernel_settings())? {
             hostports::remove_unused().await;
         }
@@ -93,28 +93,62 @@ pub async fn everything(paths: &Paths) -> anyhow::Result<()> {
     for dir in cgroup::dirs(&paths.id()) {
         cgroup::remove(&dir);
     }
-    let root = paths.root();
-    if std::fs::remove_dir_all(root).is_err() {
-        // An immutable file (a CNI or image leftover) is the usual cause; say what remains.
-        std::fs::remove_dir_all(root).with_context(|| format!("removing {}", root.display()))?;
-    }
+    owned::remove(paths.root())
+}
+
+/// Removes the routes that are on file. Without the file nobody would know of them: what failed must be tried again first.
+async fn remove_routes<F>(file: &Path, make: impl Fn(Step) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let removed = Routes::read(file)?.bring(&Table::new(), make).await;
+    anyhow::ensure!(removed, "routes to other nodes' pods are left: try again");
     Ok(())
 }
 
-/// Unmounts, deepest first, what is mounted below `root` at the given places.
-fn unmount_below(root: &Path, places: &[PathBuf]) -> anyhow::Result<()> {
+/// Unmounts, deepest first, what is mounted below a directory; not what is mounted on it.
+fn unmount_below(dir: &Path) -> anyhow::Result<()> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").context("reading the mount table")?;
-    let mut points: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .map(|point| PathBuf::from(point.replace("\\040", " ")))
-        .filter(|point| point.starts_with(root) && places.iter().any(|place| point.starts_with(place)))
-        .collect();
-    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
-    for point in points {
+    for point in mounts_below(&table, dir) {
         if let Err(error) = nix::mount::umount2(&point, nix::mount::MntFlags::MNT_DETACH) {
             tracing::warn!(%error, point = %point.display(), "not unmounted");
         }
     }
     Ok(())
+}
+
+fn mounts_below(table: &str, dir: &Path) -> Vec<PathBuf> {
+    let mut points: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(|point| PathBuf::from(point.replace("\\040", " ")))
+        .filter(|point| point.starts_with(dir) && point != dir)
+        .collect();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mounted_below_goes_deepest_first() {
+        let table = "1 0 0:1 / / rw\n2 1 0:2 / /d rw\n3 1 0:3 / /d/a rw\n4 1 0:4 / /d/a/b\\040c rw\n5 1 0:5 / /da rw\n";
+        assert_eq!(mounts_below(table, Path::new("/d")), [Path::new("/d/a/b c"), Path::new("/d/a")]);
+    }
+
+    #[tokio::test]
+    async fn routes_that_stay_stop_the_removal() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("routes.json");
+        remove_routes(&file, routes::make).await.expect("none");
+        std::fs::write(&file, r#"{"10.42.1.0/24": "10.0.0.2"}"#).unwrap();
+        let busy = |_| std::future::ready(Err(anyhow::anyhow!("busy")));
+        assert!(remove_routes(&file, busy).await.is_err());
+        assert!(std::fs::read_to_string(&file).unwrap().contains("10.42.1.0/24"), "still known");
+        remove_routes(&file, |_| std::future::ready(Ok(()))).await.expect("removed");
+        std::fs::write(&file, r#"{"10.42.1.0/24": "10."#).unwrap();
+        assert!(remove_routes(&file, busy).await.is_err(), "it may have had routes");
+    }
 }

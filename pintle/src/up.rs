@@ -1,6 +1,5 @@
 //! `pintle up` and `pintle down`: a single-node cluster in the background.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -34,16 +33,14 @@ pub struct Status {
 }
 
 impl Status {
-    /// Reads the status file; a missing or half-written one is an empty status.
+    /// Reads the status file; a missing one is an empty status.
     pub fn read(paths: &Paths) -> Self {
         std::fs::read(paths.run("status.json")).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default()
     }
 
     /// Replaces the status file.
     pub fn write(&self, paths: &Paths) -> anyhow::Result<()> {
-        let temporary = paths.run("status.json.new");
-        std::fs::write(&temporary, serde_json::to_vec(self)?)?;
-        Ok(std::fs::rename(temporary, paths.run("status.json"))?)
+        pintle_host::file::replace(&paths.run("status.json"), &serde_json::to_vec(self)?, 0o644)
     }
 }
 
@@ -55,36 +52,41 @@ pub async fn up(args: UpArgs) -> anyhow::Result<()> {
         anyhow::ensure!(image.exists(), "no such image archive or folder: {}", image.display());
     }
     let running = Handle::read(&paths.run("server.pid")).is_some();
-    let settings = Settings::of(&args, Settings::read(&paths)?, running)?;
+    let before = Settings::read(&paths)?;
+    let settings = Settings::of(&args, before.clone(), running)?;
     if running {
-        let (socket, programs) = (paths.cri_socket(), Programs { dir: args.runtime.containerd_dir.clone() });
+        let dir = settings.runtime.get("--containerd-dir").cloned();
+        let (socket, programs) = (paths.cri_socket(), Programs { dir });
         let images = args.runtime.image.clone();
         tokio::task::spawn_blocking(move || image::load(&socket, &programs, &images)).await??;
-        println!("The cluster is up already.");
+        pintle_host::say!("The cluster is up already.");
         print_hints(&paths, &settings);
         return Ok(());
     }
-    paths.create()?;
-    settings.write(&paths)?;
-    Status::default().write(&paths)?;
     let begin = Instant::now();
+    {
+        let _claim = paths.claim()?;
+        if before.is_some_and(|before| before.port != settings.port) {
+            stop_relay(&paths).await;
+        }
+        // The server and the relay are processes of their own, whose complaints are found in logs only.
+        if Handle::read(&paths.run("forward.pid")).is_none() {
+            let port = settings.port;
+            let free = tokio::net::TcpListener::bind(("127.0.0.1", port)).await;
+            free.with_context(|| format!("port {port} of 127.0.0.1"))?;
+        }
+        settings.write(&paths)?;
+        Status::default().write(&paths)?;
+    }
     start(&paths, &args, &settings).await?;
     wait(&paths, Duration::from_secs(args.timeout)).await?;
-    println!("The cluster is up after {:.1} s.", begin.elapsed().as_secs_f64());
+    pintle_host::say!("The cluster is up after {:.1} s.", begin.elapsed().as_secs_f64());
     print_hints(&paths, &settings);
     Ok(())
 }
 
 async fn start(paths: &Paths, args: &UpArgs, settings: &Settings) -> anyhow::Result<()> {
     let binary = std::env::current_exe().context("finding this binary")?;
-    let forwards = Handle::read(&paths.run("forward.pid")).is_some();
-    if settings.isolated && !forwards {
-        // The relay is a process of its own, whose complaint nobody would see.
-        let port = settings.port;
-        tokio::net::TcpListener::bind(("127.0.0.1", port))
-            .await
-            .with_context(|| format!("port {port} of 127.0.0.1"))?;
-    }
     let mut server = if settings.isolated {
         net::ensure_namespace(paths).await?;
         let mut command = Command::new("nsenter");
@@ -98,9 +100,14 @@ async fn start(paths: &Paths, args: &UpArgs, settings: &Settings) -> anyhow::Res
     if settings.isolated {
         server.arg("--node-ip").arg(net::ISOLATED_NODE_IP.to_string());
     }
-    server.args(args.runtime.to_arguments()?);
+    for (name, path) in &settings.runtime {
+        server.arg(name).arg(path);
+    }
+    for image in &args.runtime.image {
+        server.arg("--image").arg(std::path::absolute(image)?);
+    }
     process::spawn_detached(server, &paths.log("server.log"), &paths.run("server.pid"))?;
-    if settings.isolated && !forwards {
+    if settings.isolated && Handle::read(&paths.run("forward.pid")).is_none() {
         let mut forward = Command::new(&binary);
         forward.arg("forward").arg("--port").arg(settings.port.to_string()).arg("--to").arg(paths.run("api.sock"));
         process::spawn_detached(forward, &paths.log("forward.log"), &paths.run("forward.pid"))?;
@@ -118,13 +125,12 @@ async fn wait(paths: &Paths, limit: Duration) -> anyhow::Result<()> {
         let steps =
             [("API server ready", status.api_ms), ("node Ready", status.node_ms), ("DNS answers", status.dns_ms)];
         while let Some((step, Some(ms))) = steps.get(shown) {
-            println!("  {:>6.2} s  {step}", Duration::from_millis(*ms).as_secs_f64());
-            std::io::stdout().flush()?;
+            pintle_host::say!("  {:>6.2} s  {step}", Duration::from_millis(*ms).as_secs_f64());
             shown += 1;
         }
         if shown == steps.len() {
             if let Some(warning) = status.warning {
-                println!("Warning: {warning}");
+                pintle_host::say!("Warning: {warning}");
             }
             return Ok(());
         }
@@ -157,23 +163,23 @@ fn tail(log: &Path) -> String {
 fn print_hints(paths: &Paths, settings: &Settings) {
     let file = paths.kubeconfig();
     if settings.isolated {
-        println!("network namespace of the node: {}", paths.id());
+        pintle_host::say!("network namespace of the node: {}", paths.id());
     }
-    println!("kubeconfig: {}", file.display());
-    println!("Try:");
-    println!("  export KUBECONFIG={}", file.display());
-    println!("  kubectl get nodes -o wide");
-    println!("  kubectl get pods,services -A");
+    pintle_host::say!("kubeconfig: {}", file.display());
+    pintle_host::say!("Try:");
+    pintle_host::say!("  export KUBECONFIG={}", file.display());
+    pintle_host::say!("  kubectl get nodes -o wide");
+    pintle_host::say!("  kubectl get pods,services -A");
     let own = paths.root() != Path::new(DEFAULT_DATA_DIR);
     let data = if own { format!(" --data-dir {}", paths.root().display()) } else { String::new() };
-    println!("Stop it: pintle down{data}        Remove it: pintle down --reset{data}");
+    pintle_host::say!("Stop it: pintle down{data}        Remove it: pintle down --reset{data}");
 }
 
 /// Stops the cluster; with `--reset` removes it.
 pub async fn down(args: DownArgs) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
     if !paths.root().exists() {
-        println!("There is no cluster in {}.", paths.root().display());
+        pintle_host::say!("There is no cluster in {}.", paths.root().display());
         return Ok(());
     }
     anyhow::ensure!(paths.is_ours(), "{} is not a data directory of pintle", paths.root().display());
@@ -186,19 +192,23 @@ pub async fn down(args: DownArgs) -> anyhow::Result<()> {
         }
         let _ = std::fs::remove_file(file);
     }
+    stop_relay(&paths).await;
+    teardown::node(&paths).await?;
+    if args.reset {
+        teardown::everything(&paths).await?;
+        pintle_host::say!("The cluster is removed.");
+    } else {
+        let state = if ran { "is stopped" } else { "was not running" };
+        pintle_host::say!("The cluster {state}; its data stays in {}.", paths.root().display());
+    }
+    Ok(())
+}
+
+async fn stop_relay(paths: &Paths) {
     let socket = paths.run("api.sock");
     for relay in process::find(&["forward", "--to", &socket.to_string_lossy()]) {
         relay.stop(STOP_PATIENCE).await;
     }
-    teardown::node(&paths).await?;
-    if args.reset {
-        teardown::everything(&paths).await?;
-        println!("The cluster is removed.");
-    } else {
-        let state = if ran { "is stopped" } else { "was not running" };
-        println!("The cluster {state}; its data stays in {}.", paths.root().display());
-    }
-    Ok(())
 }
 
 /// Relays connections on a loopback port to the API server's socket, in whatever network namespace that listens.

@@ -99,14 +99,17 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
     let mut limits = args.limits.as_deref().map(limits::Limits::read).transpose()?;
     let outcome = differential(&args, &shutdown).await?;
     anyhow::ensure!(!shutdown.is_cancelled(), "interrupted");
-    print!("{}", outcome.summary());
+    pintle_host::say!("{}", outcome.summary().trim_end());
     outcome.write(&args.out)?;
     let faults = outcome.faults();
-    faults.iter().for_each(|fault| eprintln!("{fault}"));
-    let (Some(file), Some(limits)) = (&args.limits, &mut limits) else { return Ok(()) };
+    faults.iter().for_each(|fault| pintle_host::complain!("{fault}"));
+    let (Some(file), Some(limits)) = (&args.limits, &mut limits) else {
+        // A known difference that a part of the feeds does not meet is no fault; a feed without requests is.
+        return outcome.idle().next().map_or(Ok(()), |fault| Err(anyhow::anyhow!(fault)));
+    };
     let verdict = limits.judge(&outcome.figures())?;
-    verdict.loose.iter().for_each(|text| println!("the limit can shrink: {text}"));
-    verdict.above.iter().for_each(|text| eprintln!("above the limit: {text}"));
+    verdict.loose.iter().for_each(|text| pintle_host::say!("the limit can shrink: {text}"));
+    verdict.above.iter().for_each(|text| pintle_host::complain!("above the limit: {text}"));
     if args.shrink_limits && !verdict.loose.is_empty() {
         limits.write(file)?;
     }

@@ -166,8 +166,13 @@ impl Outcome {
     /// What of the run may not be, whatever the limits are.
     pub fn faults(&self) -> Vec<String> {
         let gone = self.stale.iter().map(|entry| format!("nothing matches this known difference any more: {entry}"));
+        gone.chain(self.idle()).collect()
+    }
+
+    /// The feeds that compared nothing, as faults.
+    pub fn idle(&self) -> impl Iterator<Item = String> + '_ {
         let idle = self.feeds.iter().filter(|(_, score)| score.requests == 0);
-        gone.chain(idle.map(|(feed, _)| format!("{feed}: nothing was compared"))).collect()
+        idle.map(|(feed, _)| format!("{feed}: nothing was compared"))
     }
 }
 

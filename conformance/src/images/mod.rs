@@ -64,7 +64,7 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
 
 fn make(args: &Args, runner: &Runner) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let say = |text: &str| println!("{:6.1} s  {text}", begin.elapsed().as_secs_f64());
+    let say = |text: &str| pintle_host::say!("{:6.1} s  {text}", begin.elapsed().as_secs_f64());
     let out = std::path::absolute(&args.out)?;
     let layout = out.join("oci");
     if !args.no_build {

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use parking_lot::Mutex;
+
+use crate::group::Group;
 
 /// How much of what a program wrote is part of the error.
 const TOLD: usize = 2000;
@@ -18,7 +18,7 @@ pub struct Runner(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    running: Option<Pid>,
+    running: Option<Group>,
     stopped: bool,
 }
 
@@ -28,8 +28,7 @@ impl Runner {
         let mut state = self.0.lock();
         state.stopped = true;
         if let Some(group) = state.running {
-            // It may have ended by itself.
-            let _ = killpg(group, Signal::SIGKILL);
+            group.kill();
         }
     }
 
@@ -47,7 +46,7 @@ impl Runner {
             let mut state = self.0.lock();
             anyhow::ensure!(!state.stopped, "interrupted");
             let child = command.spawn().with_context(|| format!("running {name}"))?;
-            state.running = i32::try_from(child.id()).ok().map(Pid::from_raw);
+            state.running = Group::of(child.id());
             child
         };
         let output = child.wait_with_output();

@@ -65,7 +65,7 @@ fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     let path = dir.join(name);
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    println!("{}", path.display());
+    pintle_host::say!("{}", path.display());
     Ok(())
 }
 

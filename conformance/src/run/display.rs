@@ -56,7 +56,7 @@ impl Display {
     /// A line that stays.
     pub fn say(&mut self, line: &str) {
         self.clear();
-        eprintln!("{line}");
+        pintle_host::complain!("{line}");
         self.draw();
     }
 
@@ -96,7 +96,7 @@ impl Display {
         if !self.terminal && self.spoke.elapsed() >= SIGN_OF_LIFE {
             self.spoke = Instant::now();
             for line in self.run.plain(self.started.elapsed(), Timestamp::now()) {
-                eprintln!("{line}");
+                pintle_host::complain!("{line}");
             }
         }
     }
@@ -110,7 +110,7 @@ impl Display {
     fn clear(&mut self) {
         if self.drawn > 0 {
             // To the first drawn line, and erase from there.
-            eprint!("\x1b[{}A\r\x1b[J", self.drawn);
+            let _ = write!(std::io::stderr(), "\x1b[{}A\r\x1b[J", self.drawn);
             self.drawn = 0;
         }
     }

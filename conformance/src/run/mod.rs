@@ -313,16 +313,16 @@ impl<'a> Judge<'a> {
         let log = |test: &TestResult| std::fs::read_to_string(self.dir.join(test.log.as_ref()?)).ok();
         write("junit.xml", junit::document(&results, log))?;
         let verdict = self.known.judge(&results.tests);
-        outcome.troubles.iter().for_each(|trouble| eprintln!("trouble: {trouble}"));
+        outcome.troubles.iter().for_each(|trouble| pintle_host::complain!("trouble: {trouble}"));
         let flaked: Vec<&str> = results.tests.iter().filter(|test| test.flaked()).map(|test| &*test.test).collect();
         for (what, tests) in [
             ("failed", verdict.unexpected.iter().map(|result| result.test.as_str()).collect()),
             ("known to fail, but passed: remove it from the file", verdict.stale.clone()),
             ("passed only when tried again", flaked),
         ] {
-            tests.iter().for_each(|test: &&str| eprintln!("{what}: {test}"));
+            tests.iter().for_each(|test: &&str| pintle_host::complain!("{what}: {test}"));
         }
-        println!(
+        pintle_host::say!(
             "{} passed, {} failed ({} known), {} skipped, {} lost, in {:.0} s; {}",
             results.count(State::Passed),
             results.count(State::Failed),

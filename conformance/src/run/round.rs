@@ -16,7 +16,8 @@ use super::overdue::{Action, Overdue};
 use super::server::Server;
 use super::suite::{self, Event};
 use super::wire::{ProgressReport, SpecReport};
-use super::worker::{Group, Place, Suite, Worker};
+use super::worker::{Place, Suite, Worker};
+use crate::group::Group;
 
 /// How long tests may clean up after an interruption.
 const GRACE: Duration = Duration::from_secs(120);

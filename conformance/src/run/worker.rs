@@ -6,11 +6,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
 use super::netns::{Netns, within};
+use crate::group::Group;
 
 /// A test that takes longer than this is shown as running.
 const PROGRESS_AFTER: &str = "--ginkgo.poll-progress-after=3s";
@@ -114,19 +113,7 @@ impl Worker {
 
     /// Its process group, while it runs.
     pub fn group(&self) -> Option<Group> {
-        self.child.id().and_then(|id| i32::try_from(id).ok()).map(|id| Group(Pid::from_raw(id)))
-    }
-}
-
-/// A process with what it started.
-#[derive(Clone, Copy, Debug)]
-pub struct Group(Pid);
-
-impl Group {
-    /// Ends it at once.
-    pub fn kill(self) {
-        // It may have ended by itself.
-        let _ = killpg(self.0, Signal::SIGKILL);
+        self.child.id().and_then(Group::of)
     }
 }
 

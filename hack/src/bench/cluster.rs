@@ -131,7 +131,7 @@ impl Drop for Cluster {
         let mut command = Command::new(&self.tools.pintle);
         let status = command.args(["down", "--reset", "--data-dir"]).arg(self.data()).stdout(Stdio::null()).status();
         if !status.as_ref().is_ok_and(|s| s.success()) {
-            eprintln!("the cluster in {} was not removed: {status:?}", self.data().display());
+            pintle_host::complain!("the cluster in {} was not removed: {status:?}", self.data().display());
         }
     }
 }

@@ -76,11 +76,11 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let load_before = load();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let bars = runtime.block_on(measure(args))?;
-    println!("{:<58} {:>14} {:<10}", "what", "measured", "bar");
+    pintle_host::say!("{:<58} {:>14} {:<10}", "what", "measured", "bar");
     for bar in &bars {
-        println!("{bar}");
+        pintle_host::say!("{bar}");
     }
-    println!("one-minute load of the machine: {load_before} before, {} after", load());
+    pintle_host::say!("one-minute load of the machine: {load_before} before, {} after", load());
     let failed = bars.iter().filter(|bar| !bar.holds()).count();
     anyhow::ensure!(failed == 0, "{failed} bars do not hold");
     Ok(())
@@ -96,20 +96,20 @@ async fn measure(args: &BenchArgs) -> anyhow::Result<Vec<Bar>> {
     let mut bars =
         vec![Bar::new("size of the binary", std::fs::metadata(&args.pintle)?.len() as f64 / 1e6, 60.0, "MB")];
     let tools = Tools { pintle: args.pintle.clone(), kubectl: args.kubectl.clone() };
-    eprintln!("starting a cluster");
+    pintle_host::complain!("starting a cluster");
     let (cluster, start) = Cluster::start(tools, &args.image, args.port)?;
     bars.push(Bar::new("pintle up, from its start until /readyz", start.api.as_secs_f64(), 1.0, "s"));
     bars.push(Bar::new("pintle up until the node is Ready", start.node.as_secs_f64(), 5.0, "s"));
     bars.push(Bar::info("pintle up until DNS answers", start.dns.as_secs_f64(), "s"));
 
-    eprintln!("the demo");
+    pintle_host::complain!("the demo");
     cluster.run_demo(&args.demo)?;
-    eprintln!("idle for {} s", args.window);
+    pintle_host::complain!("idle for {} s", args.window);
     let idle = cluster.idle(Duration::from_secs(args.window)).await?;
     bars.push(Bar::new("resident memory with the demo running", idle.resident_mb, 100.0, "MB"));
     bars.push(Bar::new("CPU with the demo running, of one core", idle.cpu_percent, 2.0, "%"));
 
-    eprintln!("{} pods one at a time, and as many by CRI calls alone", args.pods);
+    pintle_host::complain!("{} pods one at a time, and as many by CRI calls alone", args.pods);
     let mut times = pods::measure(&cluster, args.pods).await?;
     let pod = Quantiles::of(&mut times.pods);
     let bare = Quantiles::of(&mut times.bare);

@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     let modules = match Modules::find() {
         Ok(modules) => modules,
         Err(error) if args.check => {
-            println!("skipped: {error:#}");
+            pintle_host::say!("skipped: {error:#}");
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -141,7 +141,7 @@ fn write(folder: &Path, tables: &BTreeMap<String, String>) -> Result<()> {
     for (name, text) in tables {
         std::fs::write(folder.join(name), text).with_context(|| format!("writing {name}"))?;
     }
-    println!("{} tables in {}", tables.len(), folder.display());
+    pintle_host::say!("{} tables in {}", tables.len(), folder.display());
     Ok(())
 }
 
@@ -153,7 +153,7 @@ fn check(folder: &Path, tables: &BTreeMap<String, String>) -> Result<()> {
     if !names.is_empty() {
         bail!("not what `schema` makes: {}", names.join(", "));
     }
-    println!("{} tables are as `schema` makes them", tables.len());
+    pintle_host::say!("{} tables are as `schema` makes them", tables.len());
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! The cluster's keys and certificates, made on first start and renewed when little of their life is left.
 
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,6 +11,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use sha2::{Digest, Sha256};
+
+use crate::file;
 
 /// Life of a certificate authority.
 const CA_DAYS: i64 = 3650;
@@ -204,24 +205,11 @@ pub fn kubeconfig(server: &str, ca_pem: &str, user: &str, pair: &Pair) -> anyhow
 
 /// Writes a file that only its owner may read, atomically.
 pub fn write_private(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    write(path, content, 0o600)
+    file::replace(path, content, 0o600)
 }
 
 fn write_public(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    write(path, content, 0o644)
-}
-
-fn write(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<()> {
-    use std::io::Write;
-    let temporary = path.with_extension("new");
-    let open = || {
-        let _ = std::fs::remove_file(&temporary);
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    };
-    open().with_context(|| format!("writing {}", path.display()))
+    file::replace(path, content, 0o644)
 }
 
 fn has_san(cert: &x509_parser::certificate::X509Certificate, wanted: &SanType) -> bool {

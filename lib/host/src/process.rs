@@ -37,10 +37,7 @@ impl Handle {
 
     /// Writes the pid file, at once as seen by readers.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
-        let temporary = file.with_extension(format!("new{}", std::process::id()));
-        std::fs::write(&temporary, format!("{} {}\n", self.pid, self.started))
-            .and_then(|()| std::fs::rename(&temporary, file))
-            .with_context(|| format!("writing {}", file.display()))
+        crate::file::replace(file, format!("{} {}\n", self.pid, self.started).as_bytes(), 0o644)
     }
 
     /// True while it runs (a zombie does not).

@@ -1,6 +1,8 @@
 //! Random histories of concurrent clients, checked against a model: every answer must be one that a single map, written in
 //! the order of revisions, could have given at some time while the client waited for it.
 
+#![allow(clippy::print_stdout, reason = "the log of a test")]
+
 mod common;
 
 use std::collections::{BTreeMap, HashMap};

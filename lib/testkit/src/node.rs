@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pintle_cri::containerd::{self, Programs};
-use pintle_host::cgroup;
 use pintle_host::pki::{self, Subject};
+use pintle_host::{cgroup, owned};
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -60,6 +60,8 @@ impl Plan<'_> {
         std::fs::write(&extra, containerd::handler(programs.major()?, HANDLER))?;
         let data = self.dir().join("data");
         if self.spec.control_plane == Kind::Upstream {
+            // The agent takes no directory of somebody else.
+            owned::make(&data)?;
             self.place_certificates(&data.join("pki"))?;
         }
         let mut command = self.machine.command(&self.spec.pintle);

@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 use futures::AsyncReadExt;
 use pintle_apiserver::storage::decoder;
+use pintle_host::owned::{self, Claim};
 use pintle_store::embedded::Embedded;
 use pintle_store::snapshot::Snapshot;
 use pintle_store::{Revision, Store};
@@ -75,13 +76,11 @@ pub async fn snapshot(command: SnapshotCommand) -> anyhow::Result<()> {
         SnapshotCommand::Restore { file, data, bump_revision, snapshot_prefix, encryption_provider_config, etcd } => {
             let config = encryption_provider_config.as_deref();
             let copy = plain(&read(&file)?, &slashed(&snapshot_prefix), config).await?;
-            let target = if etcd.etcd_servers.is_empty() {
-                let paths = Paths::new(&data.data_dir)?;
-                paths.create()?;
-                Target::Embedded(paths.store())
-            } else {
-                Target::Etcd(etcd)
+            let target = match etcd.etcd_servers[..] {
+                [] => Target::Embedded(Paths::new(&data.data_dir)?),
+                _ => Target::Etcd(etcd),
             };
+            let _claim = target.claim()?;
             copy_into(&copy, &target, bump_revision, config).await
         }
     }
@@ -114,7 +113,7 @@ fn read(file: &Path) -> anyhow::Result<Snapshot> {
 }
 
 fn tell(file: &Path, copy: &Snapshot) -> anyhow::Result<()> {
-    println!(
+    pintle_host::say!(
         "{}: revision {}, {} keys, {} bytes of values, checksum ok",
         file.display(),
         copy.revision(),
@@ -154,13 +153,8 @@ pub enum StoreCommand {
 pub async fn store(command: StoreCommand) -> anyhow::Result<()> {
     match command {
         StoreCommand::Migrate { from, to, encryption_provider_config, etcd } => {
-            let config = encryption_provider_config.as_deref();
-            let (copy, prefix) = match Target::parse(&from, &etcd)? {
-                Target::Embedded(dir) => (copy_of(&existing(&dir)?).await?, slashed(PREFIX)),
-                Target::Etcd(args) => (copy_of(&open_etcd(&args)?).await?, slashed(&args.options.etcd_prefix)),
-            };
-            let copy = plain(&copy, &prefix, config).await?;
-            copy_into(&copy, &Target::parse(&to, &etcd)?, BUMP, config).await
+            let (from, to) = (Target::parse(&from, &etcd)?, Target::parse(&to, &etcd)?);
+            migrate(&from, &to, encryption_provider_config.as_deref()).await
         }
         StoreCommand::Verify { data } => {
             let dir = Paths::new(&data.data_dir)?.store();
@@ -168,6 +162,19 @@ pub async fn store(command: StoreCommand) -> anyhow::Result<()> {
             tell(&dir, &copy)
         }
     }
+}
+
+async fn migrate(from: &Target, to: &Target, config: Option<&Path>) -> anyhow::Result<()> {
+    // Neither may be in use until all is done.
+    let (_source, copy, prefix) = match from {
+        Target::Embedded(paths) => {
+            let claim = owned::claim(paths.root())?;
+            (Some(claim), copy_of(&existing(&paths.store())?).await?, slashed(PREFIX))
+        }
+        Target::Etcd(args) => (None, copy_of(&open_etcd(args)?).await?, slashed(&args.options.etcd_prefix)),
+    };
+    let _target = to.claim()?;
+    copy_into(&plain(&copy, &prefix, config).await?, to, BUMP, config).await
 }
 
 /// A store that there already is.
@@ -184,19 +191,27 @@ async fn copy_of(store: &dyn Store) -> anyhow::Result<Snapshot> {
 
 /// Where objects are moved from or to.
 enum Target {
-    Embedded(PathBuf),
+    Embedded(Paths),
     Etcd(EtcdArgs),
 }
 
 impl Target {
     fn parse(text: &str, etcd: &EtcdOptions) -> anyhow::Result<Self> {
         match text.split_once(':') {
-            Some(("embedded", dir)) => Ok(Self::Embedded(Paths::new(Path::new(dir))?.store())),
+            Some(("embedded", dir)) => Ok(Self::Embedded(Paths::new(Path::new(dir))?)),
             Some(("etcd", urls)) => {
                 let etcd_servers = urls.split(',').map(str::to_owned).collect();
                 Ok(Self::Etcd(EtcdArgs { etcd_servers, options: etcd.clone() }))
             }
             _ => bail!("{text:?} is neither embedded:DATA_DIR nor etcd:URL"),
+        }
+    }
+
+    /// Takes its data directory into use, if it has one.
+    fn claim(&self) -> anyhow::Result<Option<Claim>> {
+        match self {
+            Self::Embedded(paths) => paths.claim().map(Some),
+            Self::Etcd(_) => Ok(None),
         }
     }
 }
@@ -216,15 +231,16 @@ async fn plain(copy: &Snapshot, prefix: &str, config: Option<&Path>) -> anyhow::
 async fn copy_into(copy: &Snapshot, target: &Target, bump: Revision, config: Option<&Path>) -> anyhow::Result<()> {
     let encryption = |prefix: &str| encryption(config, false, prefix);
     match target {
-        Target::Embedded(dir) => {
-            Embedded::restore(dir, &copy.there(&encryption(&slashed(PREFIX))?).await?, bump)?;
-            println!("{} keys are in {}, at revision {}", copy.keys(), dir.display(), copy.revision() + bump);
+        Target::Embedded(paths) => {
+            let dir = paths.store();
+            Embedded::restore(&dir, &copy.there(&encryption(&slashed(PREFIX))?).await?, bump)?;
+            pintle_host::say!("{} keys are in {}, at revision {}", copy.keys(), dir.display(), copy.revision() + bump);
         }
         Target::Etcd(args) => {
             let prefix = slashed(&args.options.etcd_prefix);
             let etcd = on_etcd(Arc::new(open_etcd(args)?), &prefix, Some(encryption(&prefix)?));
             let copied = pintle_store::copy::copy(copy, &slashed(PREFIX), etcd).await?;
-            println!("{} keys are in etcd, at revision {}", copied.keys, copied.revision);
+            pintle_host::say!("{} keys are in etcd, at revision {}", copied.keys, copied.revision);
         }
     }
     Ok(())

@@ -52,9 +52,9 @@ async fn what_kube_apiserver_encrypted_is_read() {
         let refused = plain(&copy, prefix, None).await.expect_err("encrypted");
         assert!(format!("{refused:#}").contains("--encryption-provider-config"), "{refused:#}");
         let plain = plain(&copy, prefix, Some(&file)).await.expect("decrypted");
-        let target = dir.path().join(prefix.trim_matches('/'));
+        let target = Paths::new(&dir.path().join(prefix.trim_matches('/'))).expect("path");
         copy_into(&plain, &Target::Embedded(target.clone()), BUMP, None).await.expect("written");
-        let found = values(&existing(&target).expect("a store")).await;
+        let found = values(&existing(&target.store()).expect("a store")).await;
         assert_eq!(kinds(&found), [(KEYS[0], "ConfigMap"), (KEYS[1], "Secret")]);
     }
 }
@@ -67,11 +67,31 @@ async fn an_embedded_store_stays_encrypted() {
     let encryption = || Encryption::from_text(CONFIG, resource_of()).expect("configuration");
     fill(encrypted(source.clone(), Some(encryption()))).await;
     let copy = plain(&copy_of(&*source).await.expect("copy"), "/registry/", Some(&file)).await.expect("decrypted");
-    let target = dir.path().join("store");
+    let target = Paths::new(dir.path()).expect("path");
     copy_into(&copy, &Target::Embedded(target.clone()), BUMP, Some(&file)).await.expect("written");
-    let store = Arc::new(existing(&target).expect("a store"));
+    let store = Arc::new(existing(&target.store()).expect("a store"));
     let kept = store.get(KEYS[1]).await.expect("get").expect("there").value;
     assert!(kept.starts_with(b"k8s:enc:aesgcm:v1:k:"), "{kept:?}");
     let found = values(&*encrypted(store, Some(encryption()))).await;
     assert_eq!(kinds(&found), [(KEYS[0], "ConfigMap"), (KEYS[1], "Secret")]);
+}
+
+#[tokio::test]
+async fn directories_in_use_are_not_touched() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let [one, other] = ["one", "other"].map(|name| Paths::new(&dir.path().join(name)).expect("path"));
+    let (from, to) = (Target::Embedded(one.clone()), Target::Embedded(other.clone()));
+    assert!(migrate(&from, &to, None).await.is_err() && !one.root().exists(), "nothing there, nothing made");
+    let copy = copy_of(&Memory::default()).await.expect("copy");
+    let used = from.claim().expect("a new directory");
+    copy_into(&copy, &from, BUMP, None).await.expect("written");
+    let error = migrate(&from, &to, None).await.expect_err("the source is in use");
+    assert!(error.to_string().contains("in use") && !other.root().exists(), "{error}");
+    drop(used);
+    let used = to.claim().expect("a new directory");
+    let error = migrate(&from, &to, None).await.expect_err("the target is in use");
+    assert!(error.to_string().contains("in use") && !other.store().exists(), "{error}");
+    drop(used);
+    migrate(&from, &to, None).await.expect("both are free");
+    other.claim().expect("a data directory, for a server to use");
 }
