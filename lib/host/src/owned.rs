@@ -79,12 +79,13 @@ pub fn remove(dir: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// What can't be removed keeps nothing else; the first error counts.
 fn remove_content(dir: &Path) -> io::Result<()> {
-    for entry in content(dir)? {
-        let (path, kind) = (entry.path(), entry.file_type()?);
-        if kind.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
-    }
-    Ok(())
+    let remove = |entry: fs::DirEntry| match entry.file_type()?.is_dir() {
+        true => fs::remove_dir_all(entry.path()),
+        false => fs::remove_file(entry.path()),
+    };
+    content(dir)?.into_iter().map(remove).fold(Ok(()), io::Result::and)
 }
 
 /// The entries, without the mark; none in a directory that is not there.
