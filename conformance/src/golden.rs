@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use pintle_machinery::codec::{json, protobuf, yaml};
+use pintle_machinery::codec::{TypeMeta, json, protobuf, yaml};
 use pintle_machinery::normalize::normalize;
-use pintle_machinery::schema::Value;
+use pintle_machinery::schema::{StructType, Value};
 use serde::Serialize;
 
 /// `pintle conformance golden`
@@ -17,15 +17,30 @@ pub struct Args {
     /// Go module whose k8s.io/api is read.
     #[arg(long, default_value = "conformance/upstream")]
     pub module: PathBuf,
+    /// Samples of kinds that are not in there, as upstream's API server sends them.
+    #[arg(long, default_value = "conformance/golden")]
+    pub answers: PathBuf,
     /// File for the figures.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
 
+/// Kinds of answers that are no resources.
+const OF_SERVERS: [&str; 8] = [
+    "apidiscovery.k8s.io.v2.APIGroupDiscoveryList",
+    "core.v1.APIGroup",
+    "core.v1.APIGroupList",
+    "core.v1.APIResourceList",
+    "core.v1.ConfigMapList",
+    "core.v1.Status",
+    "meta.k8s.io.v1.PartialObjectMetadata",
+    "meta.k8s.io.v1.PartialObjectMetadataList",
+];
+
 /// What one release's samples came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Release {
-    /// `HEAD` or a version.
+    /// `HEAD` or a version; the samples of a server's answers are of a `server-` version.
     pub release: String,
     /// Files that were read: a sample is three, or more where a round trip changes it.
     pub files: usize,
@@ -37,7 +52,7 @@ pub struct Release {
 
 /// Checks all releases, prints and writes the figures; fails if any sample fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let releases = check(&testdata(&args.module)?)?;
+    let releases = [check(&testdata(&args.module)?)?, check(&args.answers)?].concat();
     for release in &releases {
         pintle_host::say!("{}: {} of {} files", release.release, release.passed, release.files);
         release.failed.iter().for_each(|failure| pintle_host::say!("  {failure}"));
@@ -91,7 +106,7 @@ fn check_release(folder: &Path) -> anyhow::Result<Release> {
 
 /// The kinds that are served, with group and version, as the files are named.
 fn served() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
+    let mut names = BTreeSet::from(OF_SERVERS.map(str::to_owned));
     for resource in pintle_api::resources() {
         let kinds = resource.subresources.iter().map(|sub| sub.kind.clone()).chain([resource.gvk()]);
         for kind in kinds {
@@ -146,8 +161,7 @@ impl Sample {
     fn of_json(&self) -> Result<Value, String> {
         let given = self.given("json")?;
         let meta = json::type_meta(&given).map_err(|error| error.to_string())?;
-        let (group, version) = meta.group_version();
-        let ty = pintle_api::schema().kind(group, version, &meta.kind).ok_or("no such kind")?;
+        let ty = type_of(&meta)?;
         let mut value = json::decode(pintle_api::schema(), ty, &given).map_err(|error| error.to_string())?.value;
         normalize(pintle_api::schema(), ty, &mut value);
         Ok(value)
@@ -161,6 +175,7 @@ impl Sample {
         let schema = pintle_api::schema();
         let mut read = protobuf::decode(schema, &self.given("pb")?).map_err(|error| error.to_string())?.value;
         normalized(&mut read)?;
+        let value = &without_kinds_of_items(value);
         same_value(&read, value)?;
         let bytes = protobuf::encode(schema, value).map_err(|error| error.to_string())?;
         if bytes == self.expected("pb")? {
@@ -172,9 +187,7 @@ impl Sample {
     }
 
     fn check_yaml(&self, value: &Value) -> Outcome {
-        let meta = pintle_machinery::codec::TypeMeta::of(value);
-        let (group, version) = meta.group_version();
-        let ty = pintle_api::schema().kind(group, version, &meta.kind).ok_or("no such kind")?;
+        let ty = type_of(&TypeMeta::of(value))?;
         let given = self.given("yaml")?;
         let mut read = yaml::decode(pintle_api::schema(), ty, &given).map_err(|error| error.to_string())?.value;
         normalized(&mut read)?;
@@ -182,18 +195,30 @@ impl Sample {
     }
 }
 
-fn normalized(value: &mut Value) -> Outcome {
-    let meta = pintle_machinery::codec::TypeMeta::of(value);
+fn type_of(meta: &TypeMeta) -> Result<&'static StructType, String> {
     let (group, version) = meta.group_version();
-    let ty = pintle_api::schema().kind(group, version, &meta.kind).ok_or("no such kind")?;
+    pintle_api::schema().kind(group, version, &meta.kind).ok_or_else(|| "no such kind".to_owned())
+}
+
+/// Items of a list may say in text what they are; in protobuf they don't.
+fn without_kinds_of_items(value: &Value) -> Value {
+    let mut value = value.clone();
+    for item in value.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(item) = item.as_object_mut() {
+            item.retain(|name, _| name != "kind" && name != "apiVersion");
+        }
+    }
+    value
+}
+
+fn normalized(value: &mut Value) -> Outcome {
+    let ty = type_of(&TypeMeta::of(value))?;
     normalize(pintle_api::schema(), ty, value);
     Ok(())
 }
 
 fn encoded(value: &Value) -> Result<Vec<u8>, String> {
-    let meta = pintle_machinery::codec::TypeMeta::of(value);
-    let (group, version) = meta.group_version();
-    let ty = pintle_api::schema().kind(group, version, &meta.kind).ok_or("no such kind")?;
+    let ty = type_of(&TypeMeta::of(value))?;
     let mut text = Vec::new();
     json::encode(pintle_api::schema(), ty, value, &mut text);
     Ok(text)
@@ -240,6 +265,14 @@ mod tests {
     #[test]
     fn spaces_between_tokens_go() {
         assert_eq!(compact(br#"{ "a b" : "c \" d" }"#), br#"{"a b":"c \" d"}"#);
+    }
+
+    #[test]
+    fn what_a_server_sends() {
+        let releases = check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")).unwrap();
+        let [release] = &releases[..] else { panic!("{} releases", releases.len()) };
+        assert_eq!(release.failed, [""; 0], "{}", release.release);
+        assert_eq!(release.files, 3 * (OF_SERVERS.len() + 2));
     }
 
     #[test]
