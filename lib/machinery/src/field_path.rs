@@ -127,7 +127,7 @@ impl FieldError {
             match (&self.shown, &self.value) {
                 (Some(shown), _) => text.push_str(shown),
                 (None, Value::String(value)) => text.push_str(&quoted(value)),
-                (None, value) => text.push_str(&value.to_string()),
+                (None, value) => text.push_str(&internal(value).to_string()),
             }
         }
         if !self.detail.is_empty() {
@@ -140,6 +140,28 @@ impl FieldError {
     /// As a cause of a Status.
     pub fn cause(&self) -> Cause {
         Cause { reason: self.fault.words().0.into(), message: self.body(), field: self.field.clone() }
+    }
+}
+
+/// A value as upstream's internal structs show it: an embedded object has its metadata's fields among its own, and no
+/// version and kind.
+fn internal(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(internal).collect(),
+        Value::Object(fields) => {
+            let embeds = ["metadata", "spec"].iter().any(|name| fields.get(*name).is_some_and(Value::is_object));
+            let typed = fields.contains_key("apiVersion") && fields.contains_key("kind");
+            let mut out = serde_json::Map::new();
+            for (name, value) in fields {
+                match (name.as_str(), value) {
+                    ("metadata", Value::Object(metadata)) => out.extend(metadata.clone()),
+                    ("apiVersion" | "kind", _) if embeds && typed => {}
+                    _ => drop(out.insert(name.clone(), internal(value))),
+                }
+            }
+            Value::Object(out)
+        }
+        other => other.clone(),
     }
 }
 
@@ -313,6 +335,19 @@ mod tests {
             ]
         );
         assert_eq!(errors.iter().next().unwrap().field, "spec.ports[0].name");
+    }
+
+    #[test]
+    fn embedded_objects_are_shown_as_internal_structs() {
+        let claim = json!([{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "v"}}]);
+        let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "a"});
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"volumeClaim": claim}});
+        let shown = |value: Value| FieldError::new(Fault::Invalid, &Path::root(), value, "no").body();
+        assert_eq!(
+            shown(template),
+            r#"Invalid value: {"labels":{"a":"b"},"spec":{"volumeClaim":[{"spec":{"volumeName":"v"}}]}}: no"#
+        );
+        assert_eq!(shown(reference), r#"Invalid value: {"apiVersion":"v1","kind":"Pod","name":"a"}: no"#);
     }
 
     #[test]
