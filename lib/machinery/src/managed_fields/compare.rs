@@ -1,7 +1,7 @@
 //! What an object has, what changed between two, merging one into another, taking fields out.
 
 use super::{
-    set::{FieldSet, field_element},
+    set::{FieldSet, Node, field_element},
     typed::{Parts, Shape},
 };
 use crate::Value;
@@ -17,8 +17,12 @@ pub(super) fn field_set(shape: Shape<'_>, value: &Value) -> FieldSet {
 fn fill(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
     let named = matches!(shape.parts(), Parts::Struct(_));
     for (element, value, shape) in shape.children(value) {
-        let node = set.node(element);
         let divides = shape.divides(value);
+        // A list of items that are owned one by one is owned by nobody while it has none.
+        if named && !divides && shape.lists(value) {
+            continue;
+        }
+        let node = set.node(element);
         node.member |= !named || !divides;
         if divides {
             fill(shape, value, &mut node.children);
@@ -79,30 +83,51 @@ fn walk(shape: Shape<'_>, old: &Value, new: &Value, changes: &mut Changes) {
             }
         }
         _ => {
-            let before: BTreeMap<String, (&Value, Shape<'_>)> =
-                shape.children(old).into_iter().map(|(element, value, shape)| (element, (value, shape))).collect();
-            let mut left = before.clone();
-            for (element, value, shape) in shape.children(new) {
-                left.remove(&element);
-                let old = before.get(&element).map(|(old, _)| *old);
-                if old != Some(value) {
-                    differs(shape, element, old, Some(value), changes);
-                }
+            let (before, after) = (by_element(shape, old), by_element(shape, new));
+            for (element, (values, shape)) in &after {
+                let old = before.get(element).map_or(&[][..], |(old, _)| old);
+                item_differs(*shape, element, old, values, changes);
             }
-            for (element, (value, shape)) in left {
-                differs(shape, element, Some(value), None, changes);
+            for (element, (values, shape)) in before.iter().filter(|(element, _)| !after.contains_key(*element)) {
+                item_differs(*shape, element, values, &[], changes);
             }
         }
     }
 }
 
+/// The items of a list by their path element, which several may have.
+fn by_element<'a, 'v>(shape: Shape<'a>, list: &'v Value) -> BTreeMap<String, (Vec<&'v Value>, Shape<'a>)> {
+    let mut items: BTreeMap<String, (Vec<&Value>, Shape<'_>)> = BTreeMap::new();
+    for (element, value, shape) in shape.children(list) {
+        items.entry(element).or_insert_with(|| (Vec::new(), shape)).0.push(value);
+    }
+    items
+}
+
+/// Notes what became of the items that share a path element.
+fn item_differs(shape: Shape<'_>, element: &str, old: &[&Value], new: &[&Value], changes: &mut Changes) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        ([] | [_], [] | [_]) => {
+            differs(shape, element.to_owned(), old.first().copied(), new.first().copied(), changes);
+        }
+        _ => {
+            whole(shape, old, changes.removed.node(element.to_owned()));
+            whole(shape, new, changes.added.node(element.to_owned()));
+        }
+    }
+}
+
+/// Every path of an item; several that share a path element are one.
+fn whole(shape: Shape<'_>, items: &[&Value], node: &mut Node) {
+    node.member |= !items.is_empty();
+    if let [item] = items {
+        all_below(shape, item, &mut node.children);
+    }
+}
+
 /// Notes a part that only one of the objects has, or that differs.
 fn differs(shape: Shape<'_>, element: String, old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
-    let whole = |set: &mut FieldSet, value: &Value, element: String| {
-        let node = set.node(element);
-        node.member = true;
-        all_below(shape, value, &mut node.children);
-    };
     match (old, new) {
         (Some(old), Some(new)) if shape.divides(old) || shape.divides(new) => {
             let mut below = Changes::default();
@@ -112,18 +137,16 @@ fn differs(shape: Shape<'_>, element: String, old: Option<&Value>, new: Option<&
             changes.removed.put(&element, below.removed);
         }
         (Some(_), Some(_)) => changes.modified.node(element).member = true,
-        (None, Some(new)) => whole(&mut changes.added, new, element),
-        (Some(old), None) => whole(&mut changes.removed, old, element),
+        (None, Some(new)) => whole(shape, &[new], changes.added.node(element)),
+        (Some(old), None) => whole(shape, &[old], changes.removed.node(element)),
         (None, None) => {}
     }
 }
 
 /// Every path below a value, those of structs and lists too.
 fn all_below(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
-    for (element, value, shape) in shape.children(value) {
-        let node = set.node(element);
-        node.member = true;
-        all_below(shape, value, &mut node.children);
+    for (element, (values, shape)) in by_element(shape, value) {
+        whole(shape, &values, set.node(element));
     }
 }
 
@@ -182,21 +205,28 @@ pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &F
         let below = owned.map_or(&nothing, |node| &node.children);
         match (node.member, owned) {
             (true, None) => None,
-            (true, Some(owned)) if shape.divides(child) => Some(keep(shape, child, &owned.children)),
+            (true, Some(owned)) if shape.divides(child) => Some(keep(shape, child, &owned.children, &node.children)),
             (true, Some(_)) => Some(child.clone()),
             (false, _) => Some(prune(shape, child, &node.children, below)).filter(|left| !emptied(child, left)),
         }
     })
 }
 
-/// Keeps of a value what is owned; list items keep their keys.
-fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet) -> Value {
+/// Keeps of a value what is owned by others and what was not the applier's; list items keep their keys.
+fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet, gone: &FieldSet) -> Value {
     if owned.is_empty() {
         return value.clone();
     }
+    let nothing = FieldSet::new();
     rebuild(shape, value, |element, child, shape| {
-        let node = owned.get(element)?;
-        Some(if shape.divides(child) { keep(shape, child, &node.children) } else { child.clone() })
+        let lost = gone.get(element);
+        let below = lost.map_or(&nothing, |node| &node.children);
+        match owned.get(element) {
+            Some(node) if shape.divides(child) => Some(keep(shape, child, &node.children, below)),
+            Some(_) => Some(child.clone()),
+            None if lost.is_some() => None,
+            None => Some(child.clone()),
+        }
     })
 }
 

@@ -99,6 +99,14 @@ pub fn strip(object: &mut Value) {
     }
 }
 
+/// Gives an object the entries of another as they are.
+pub fn carry_over(from: &Value, to: &mut Value) {
+    strip(to);
+    if let (Some(given), Some(metadata)) = (list(from), to.get_mut("metadata").and_then(Value::as_object_mut)) {
+        metadata.insert("managedFields".into(), given.clone().into());
+    }
+}
+
 /// Puts entries into an object, in order, without empty ones.
 pub fn put(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());

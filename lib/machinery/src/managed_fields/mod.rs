@@ -19,7 +19,7 @@ use crate::{
 use compare::Changes;
 use jiff::Timestamp;
 use std::sync::LazyLock;
-use typed::Shape;
+use typed::{Shape, Side};
 
 /// Fields that the server keeps itself: nobody owns them.
 const SYSTEM_FIELDS: [&str; 11] = [
@@ -73,9 +73,9 @@ pub fn update(write: &Write<'_>, old: &Value, new: &mut Value) {
         None => entries::of(old),
     };
     entries::strip(new);
-    if typed::omits_key(shape, new) {
-        // Upstream can't tell such items apart and gives up keeping track.
-        return;
+    if typed::omits_key(shape, new) || typed::omits_key(shape, old) {
+        // Upstream can't tell such items apart: what was noted stays as it is.
+        return entries::carry_over(old, new);
     }
     if entries.is_empty() && old.pointer("/metadata/uid").is_some() {
         // Nobody kept track, or the entries were reset: that stays so until the first apply.
@@ -136,9 +136,9 @@ pub fn zero(schema: &Schema, ty: &StructType) -> Value {
 /// Server-side apply of a configuration to the live object ([`zero`] with its metadata's name when there is none).
 /// The result has its managedFields set; it equals the live object if nothing changes.
 pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Result<Value, ApiError> {
-    check(write, config)?;
     let ty = Type::Struct(write.ty.id);
     let shape = Shape::new(write.schema, &ty);
+    check(write, shape, live, config)?;
     let mut entries = entries::of(live);
     let bare = without_entries(live);
     if entries.is_empty() && live.pointer("/metadata/uid").is_some() {
@@ -195,21 +195,28 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
     Ok(result)
 }
 
-fn check(write: &Write<'_>, config: &Value) -> Result<(), ApiError> {
+fn check(write: &Write<'_>, shape: Shape<'_>, live: &Value, config: &Value) -> Result<(), ApiError> {
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApiError::BadRequest("metadata.managedFields must be nil".into()));
     }
-    let ty = Type::Struct(write.ty.id);
-    let faults = typed::faults(Shape::new(write.schema, &ty), "", config);
+    typed(write, shape, Side::Applied, config)?;
+    // What is stored is of its type, but for items that can't be told apart.
+    if typed::omits_key(shape, live) { typed(write, shape, Side::Live, live) } else { Ok(()) }
+}
+
+/// Refuses an object whose fields can't be told apart or are of a wrong type.
+fn typed(write: &Write<'_>, shape: Shape<'_>, side: Side, object: &Value) -> Result<(), ApiError> {
+    let faults = typed::faults(side, shape, "", object);
     let faults = match faults.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
         several => format!("errors:\n  {}", several.join("\n  ")),
     };
-    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = write.api_version.rsplit_once('/').unwrap_or(("", write.api_version));
     let message = format!(
-        "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {faults}",
+        "failed to create typed {} object ({}/{}; {group}/{version}, Kind={}): {faults}",
+        if side == Side::Live { "live" } else { "patch" },
         text("/metadata/namespace"),
         text("/metadata/name"),
         text("/kind"),

@@ -116,6 +116,11 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Whether a value is a list of items that are owned on their own.
+    pub fn lists(self, value: &Value) -> bool {
+        value.is_array() && matches!(self.parts(), Parts::Set | Parts::List(..))
+    }
+
     /// The `k:{…}` element of an item; absent keys count with their default.
     fn list_key(self, item: &'a Type, keys: &[String], value: &Value) -> String {
         let mut key = Object::new();
@@ -134,26 +139,24 @@ impl<'a> Shape<'a> {
         let field = self.schema.resolve(item)?.field(name)?;
         match (&field.default, &field.ty) {
             (Some(default), _) => Some(default.clone()),
-            (None, Type::String) if !field.pointer => Some("".into()),
-            (None, Type::Int32 | Type::Int64) if !field.pointer => Some(0.into()),
+            (None, Type::String) if !field.pointer && !field.omit_empty => Some("".into()),
+            (None, Type::Int32 | Type::Int64) if !field.pointer && !field.omit_empty => Some(0.into()),
             _ => None,
         }
     }
+
+    /// Whether an item of a list has none of the fields by which items are told apart.
+    fn lacks_keys(self, item: &'a Type, keys: &[String], value: &Value) -> bool {
+        keys.iter().all(|key| self.key_value(item, key, value).is_none())
+    }
 }
 
-/// Whether an item of a list lacks a field by which items are told apart.
+/// Whether an item of a list has none of the fields by which items are told apart.
 pub(super) fn omits_key(shape: Shape<'_>, value: &Value) -> bool {
     let parts = shape.parts();
     match (&parts, value) {
         (Parts::List(item, keys), Value::Array(items)) => {
-            let ty = shape.schema.resolve(item);
-            let needed = |name: &&String| {
-                let field = ty.and_then(|ty| ty.field(name));
-                field.is_some_and(|field| field.default.is_none())
-            };
-            let needed: Vec<&String> = keys.iter().filter(needed).collect();
-            let lacks = |item: &Value| needed.iter().any(|name| item.get(name).is_none_or(Value::is_null));
-            items.iter().any(|value| lacks(value) || omits_key(shape.item(item), value))
+            items.iter().any(|value| shape.lacks_keys(item, keys, value) || omits_key(shape.item(item), value))
         }
         (Parts::Struct(_) | Parts::Map(_), Value::Object(map)) => map
             .iter()
@@ -163,17 +166,27 @@ pub(super) fn omits_key(shape: Shape<'_>, value: &Value) -> bool {
     }
 }
 
+/// Whose object is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The stored one: items may be there several times.
+    Live,
+    /// The applied one.
+    Applied,
+}
+
 /// What makes an object unfit for server-side apply, in upstream's words.
-pub(super) fn faults(shape: Shape<'_>, path: &str, value: &Value) -> Vec<String> {
+pub(super) fn faults(side: Side, shape: Shape<'_>, path: &str, value: &Value) -> Vec<String> {
     if value.is_null() {
         return Vec::new();
     }
     match (shape.ty, value) {
-        (Type::Struct(id), Value::Object(map)) => struct_faults(shape, shape.schema.get(*id), path, map),
-        (Type::Map(item), Value::Object(map)) => {
-            map.iter().flat_map(|(key, value)| faults(shape.item(item), &format!("{path}.{key}"), value)).collect()
-        }
-        (Type::List(item), Value::Array(items)) => list_faults(shape, item, path, items),
+        (Type::Struct(id), Value::Object(map)) => struct_faults(side, shape, shape.schema.get(*id), path, map),
+        (Type::Map(item), Value::Object(map)) => map
+            .iter()
+            .flat_map(|(key, value)| faults(side, shape.item(item), &format!("{path}.{key}"), value))
+            .collect(),
+        (Type::List(item), Value::Array(items)) => list_faults(side, shape, item, path, items),
         (Type::Struct(_) | Type::Map(_), other) => vec![format!("{path}: expected map, got &{}", wrapped(other))],
         (Type::List(_), other) => vec![format!("{path}: expected list, got &{}", wrapped(other))],
         (Type::String | Type::Bytes | Type::Time | Type::MicroTime | Type::Duration, Value::String(_)) => Vec::new(),
@@ -203,13 +216,13 @@ fn unstructured(value: &Value) -> String {
     }
 }
 
-fn struct_faults(shape: Shape<'_>, ty: &StructType, path: &str, map: &Object) -> Vec<String> {
+fn struct_faults(side: Side, shape: Shape<'_>, ty: &StructType, path: &str, map: &Object) -> Vec<String> {
     let mut out = Vec::new();
     let mut unknown = Vec::new();
     for (name, value) in map {
         let path = format!("{path}.{name}");
         match ty.field(name) {
-            Some(field) => out.extend(faults(shape.of(field), &path, value)),
+            Some(field) => out.extend(faults(side, shape.of(field), &path, value)),
             None if ty.preserve_unknown => {}
             None => unknown.push(format!("{path}: field not declared in schema")),
         }
@@ -218,40 +231,35 @@ fn struct_faults(shape: Shape<'_>, ty: &StructType, path: &str, map: &Object) ->
     out
 }
 
-fn list_faults(shape: Shape<'_>, item: &Type, path: &str, items: &[Value]) -> Vec<String> {
+fn list_faults(side: Side, shape: Shape<'_>, item: &Type, path: &str, items: &[Value]) -> Vec<String> {
     let mut out = Vec::new();
     let mut seen = Vec::new();
     for (index, value) in items.iter().enumerate() {
-        let here = match shape.parts() {
-            Parts::Set => {
-                let element = format!("v:{value}");
-                if seen.contains(&element) {
-                    out.push(format!("{path}: duplicate entries for value [={value}]"));
-                }
-                seen.push(element);
-                format!("{path}[={value}]")
+        let shown = match shape.parts() {
+            Parts::Set => format!("[={value}]"),
+            Parts::List(item, keys) if shape.lacks_keys(item, keys, value) => {
+                let names: Vec<String> = keys.iter().map(|key| quoted(key)).collect();
+                out.push(format!(
+                    "{path}: element {index}: associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                    names.join(" ")
+                ));
+                // Nothing more is looked at.
+                break;
             }
             Parts::List(item, keys) => {
-                if let Some(missing) = keys.iter().find(|key| shape.key_value(item, key, value).is_none()) {
-                    out.push(format!(
-                        "{path}: element {index}: associative list with keys has an element that omits key field {} (and doesn't have default value)",
-                        quoted(missing)
-                    ));
-                    continue;
-                }
-                let fields = keys
-                    .iter()
-                    .map(|key| format!("{key}={}", shape.key_value(item, key, value).unwrap_or(Value::Null)));
-                let shown = format!("[{}]", fields.collect::<Vec<_>>().join(","));
-                if seen.contains(&shown) {
-                    out.push(format!("{path}: duplicate entries for key {shown}"));
-                }
-                seen.push(shown.clone());
-                format!("{path}{shown}")
+                let field = |key: &String| Some(format!("{key}={}", shape.key_value(item, key, value)?));
+                format!("[{}]", keys.iter().filter_map(field).collect::<Vec<_>>().join(","))
             }
-            _ => format!("{path}[{index}]"),
+            _ => {
+                out.extend(faults(side, shape.item(item), &format!("{path}[{index}]"), value));
+                continue;
+            }
         };
-        out.extend(faults(shape.item(item), &here, value));
+        if side == Side::Applied && seen.contains(&shown) {
+            out.push(format!("{path}: duplicate entries for key {shown}"));
+        }
+        out.extend(faults(side, shape.item(item), &format!("{path}{shown}"), value));
+        seen.push(shown);
     }
     out
 }

@@ -8,6 +8,7 @@ use crate::{
     Value,
     status::{ApiError, Details, Status},
 };
+use std::collections::BTreeMap;
 
 /// Reads a patch's body.
 fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
@@ -51,5 +52,33 @@ fn go_text(value: &Value) -> String {
             format!("map[{}]", entries.join(" "))
         }
         other => other.to_string(),
+    }
+}
+
+/// A value as Go prints it with `%s`.
+fn go_string(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_string).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: BTreeMap<&String, String> = map.iter().map(|(key, value)| (key, go_string(value))).collect();
+            let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        Value::Null => "%!s(<nil>)".into(),
+        plain => format!("%!s({}={plain})", go_type(plain)),
+    }
+}
+
+/// The Go type of a decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
