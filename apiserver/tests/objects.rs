@@ -70,6 +70,40 @@ async fn four_kinds_of_patches() {
 }
 
 #[tokio::test]
+async fn a_test_of_a_patch_sees_fields_of_the_version_it_is_about() {
+    let server = Server::with_namespace().await;
+    let path = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers";
+    let spec = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}});
+    server.ok("POST", path, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    let test = json!([{"op": "test", "path": "/status", "value": {"currentReplicas": 0, "desiredReplicas": 0}}]);
+    let tested = server.patch(&format!("{path}/a"), "application/json-patch+json", test).await;
+    assert_eq!(tested.code, 200, "{}", tested.message());
+}
+
+#[tokio::test]
+async fn a_change_of_a_field_that_goes_counts() {
+    let server = Server::with_namespace().await;
+    let path = "/apis/discovery.k8s.io/v1/namespaces/n/endpointslices";
+    let slice = json!({"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [{"addresses": ["1.2.3.4"]}]});
+    server.ok("POST", path, slice).await;
+    let topology = json!({"endpoints": [{"addresses": ["1.2.3.4"], "deprecatedTopology": {"a": "b"}}]});
+    let patched = server.patch(&format!("{path}/a"), MERGE, topology).await.json();
+    assert_eq!(patched["metadata"]["generation"], 2);
+    assert_eq!(patched["endpoints"], json!([{"addresses": ["1.2.3.4"], "conditions": {}}]));
+}
+
+#[tokio::test]
+async fn the_status_of_device_kinds_leaves_metadata() {
+    let server = Server::with_namespace().await;
+    let path = "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims";
+    server.ok("POST", path, json!({"metadata": {"name": "a"}, "spec": {"devices": {}}})).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let patched = server.patch(&format!("{path}/a/status"), MERGE, labels).await.json();
+    assert_eq!(patched["metadata"]["labels"], json!(null));
+    assert!(!patched["metadata"]["managedFields"].to_string().contains("labels"));
+}
+
+#[tokio::test]
 async fn finalizers_keep_and_foreground_deletion_adds_one() {
     let server = Server::with_namespace().await;
     server.ok("POST", CONFIG_MAPS, json!({"metadata": {"name": "a", "finalizers": ["x.io/y"]}})).await;

@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use super::{Call, meta, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
-use crate::conversion::convert;
 use crate::managed;
-use crate::registry::{Generation, disabled};
+use crate::registry::{self, Generation, disabled};
 
 /// A write is retried so often when others write meanwhile.
 const TRIES: usize = 100;
@@ -114,7 +113,7 @@ async fn attempt(
         true => Cow::Borrowed(&old.value),
         false => {
             let mut served = old.value.clone();
-            convert(&mut served, resource.stored(), resource.served());
+            codec::to_served(call, &mut served);
             Cow::Owned(served)
         }
     };
@@ -127,6 +126,7 @@ async fn attempt(
         }
         _ => {}
     }
+    meta::single_owners(call, &mut new);
     codec::complete(call, &mut new);
     if ownership == Ownership::Update {
         managed::on_update(call, &old_served, &mut new)?;
@@ -184,25 +184,27 @@ async fn prepare(
     if let Some(prepare) = rules.prepare_update {
         prepare(&context, new, &old.value);
     }
+    // Where there are no pods, a change counts though it goes.
+    let counted = !rules.disabled.is_empty() && rules.pod_spec.is_none() && counts(call, new, &old.value);
     disabled::apply(rules, new, Some(&old.value));
     codec::normalize(call.state.schema, new);
     let bound = call.info.subresource == "binding";
-    if !bound && counts(call, new, &old.value) {
+    if !bound && (counted || counts(call, new, &old.value)) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
     }
+    let reservation = admission::reserve(call, new, Some(&old.value), dry_run).await?;
     let mut errors = meta::validate_update(new, &old.value, rules);
     if let Some(validate) = rules.validate_update {
         errors.extend(validate(&context, new, &old.value));
     }
     let errors = errors.once_each();
     if !errors.is_empty() {
+        reservation.undo(call).await;
         return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
     }
-    if let Some(warnings) = rules.warnings {
-        warnings(&context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
-    }
-    admission::admit(call, Operation::Update, new, Some(&old.value), dry_run).await
+    registry::warnings(rules, &context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
+    admission::admit(call, Operation::Update, new, Some(&old.value), dry_run, reservation).await
 }
 
 /// A body that is about another object than the path is refused.
