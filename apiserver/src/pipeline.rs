@@ -11,6 +11,7 @@ use crate::access::UserInfo;
 use crate::codec::{self, BODY_LIMIT};
 use crate::engine::{self, Answer, Call, present};
 use crate::http::body::{self, Body, BoxError, ReadError};
+use crate::http::compress;
 use crate::http::info::RequestInfo;
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::query::Query;
@@ -121,6 +122,8 @@ where
         stored && matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
     let accepted =
         negotiate::accept(&parts.headers, query.get("pretty"), forms).ok_or_else(|| not_acceptable(&info))?;
+    let reads = matches!(info.verb.as_str(), "get" | "list") && resource.cache.is_some();
+    let packs = reads && info.subresource.is_empty() && compress::is_of_use(&parts);
     let call = Call {
         state: state.clone(),
         resource: resource.clone(),
@@ -139,7 +142,11 @@ where
             Err(_) => return Err(ApiError::Timeout("request did not complete within the allotted timeout".into())),
         },
     };
-    verb(call, &bytes).await
+    let answer = verb(call, &bytes).await?;
+    match packs {
+        true => compress::compressed(answer).await.map_err(|error| ApiError::Internal(error.to_string())),
+        false => Ok(answer),
+    }
 }
 
 fn not_acceptable(info: &RequestInfo) -> ApiError {

@@ -24,7 +24,12 @@ pub fn empty() -> Body {
 
 /// A body whose parts are made when the client takes them.
 pub fn stream(parts: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-    StreamBody::new(parts.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
+    fallible(parts.map(Ok))
+}
+
+/// The same of parts that may not come.
+pub fn fallible(parts: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> Body {
+    StreamBody::new(parts.map(|part| part.map(Frame::data))).boxed_unsync()
 }
 
 /// Of a body that is too large so many times the limit is read, so that the client gets to the answer.

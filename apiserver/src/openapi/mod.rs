@@ -20,9 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY,
-};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pintle_machinery::schema::Schema;
 use serde_json::{Map, Value, json};
@@ -32,6 +30,7 @@ use self::page::{Form, Page};
 use self::schemas::Notation;
 use crate::engine::present;
 use crate::http::body::{self, Body};
+use crate::http::compress::takes_gzip;
 use crate::http::negotiate::clauses;
 use crate::resource::Resource;
 
@@ -142,14 +141,6 @@ async fn page_answer(page: &Arc<Page>, headers: &HeaderMap) -> Response<Body> {
         }
     };
     with(response, ETAG, etag)
-}
-
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|one| {
-        let (name, quality) = one.split_once(';').unwrap_or((one, ""));
-        name.trim() == "gzip" && quality.trim() != "q=0"
-    })
 }
 
 /// An answer without a body.
