@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use pintle_machinery::codec::{DecodeError, TypeMeta, json, protobuf, yaml};
+use pintle_machinery::codec::{DecodeError, EncodeError, TypeMeta, json, protobuf, yaml};
 use pintle_machinery::schema::{Schema, StructType};
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
@@ -378,15 +378,17 @@ fn message_of(call: &Call, entry: &Entry) -> Result<Bytes, ApiError> {
     {
         return Ok(bytes.clone());
     }
+    let ty = struct_type(schema, resource.served(), &resource.kind)?;
+    let internal = |error: EncodeError| ApiError::Internal(error.to_string());
+    if resource.serves_stored_form() {
+        let mut text = Vec::with_capacity(entry.size());
+        entry.write(&mut text);
+        let bytes = protobuf::encode_text(schema, ty, &text).map_err(internal)?;
+        return Ok(entry.protobuf.get_or_init(|| bytes.into()).clone());
+    }
     let mut value = entry.value();
     to_served(call, &mut value);
-    let ty = struct_type(schema, resource.served(), &resource.kind)?;
-    let bytes: Bytes =
-        protobuf::encode_message(schema, ty, &value).map_err(|error| ApiError::Internal(error.to_string()))?.into();
-    match resource.serves_stored_form() {
-        true => Ok(entry.protobuf.get_or_init(|| bytes).clone()),
-        false => Ok(bytes),
-    }
+    protobuf::encode_message(schema, ty, &value).map(Bytes::from).map_err(internal)
 }
 
 /// A watch event about an entry in protobuf.

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pintle_machinery::codec::{TypeMeta, protobuf};
+use pintle_machinery::codec::{TypeMeta, json, protobuf};
 use pintle_machinery::schema::Schema;
 use pintle_store::mapped::{Mapped, Mapping};
 use pintle_store::{Error, KeyValue, Result, Revision, Store};
-use serde_json::Value;
 
 use crate::codec;
 use crate::resource::key_prefix;
@@ -134,13 +133,15 @@ impl UpstreamForm {
             return Ok(value.clone());
         }
         let failed = |error: String| Error::Storage(format!("encoding for the store: {error}"));
-        let object: Value = serde_json::from_slice(value).map_err(|error| failed(error.to_string()))?;
-        let meta = TypeMeta::of(&object);
+        let meta = json::type_meta(value).map_err(|error| failed(error.to_string()))?;
         let (group, version) = meta.group_version();
-        if codec::stored_as_json(group) || self.schema.kind(group, version, &meta.kind).is_none() {
-            return Ok(value.clone());
+        match self.schema.kind(group, version, &meta.kind) {
+            Some(ty) if !codec::stored_as_json(group) => {
+                let bytes = protobuf::encode_text_as(self.schema, ty, &meta, value);
+                bytes.map(Bytes::from).map_err(|error| failed(error.to_string()))
+            }
+            _ => Ok(value.clone()),
         }
-        protobuf::encode(self.schema, &object).map(Bytes::from).map_err(|error| failed(error.to_string()))
     }
 
     /// Upstream's form into this server's, and whether it should be written anew.
@@ -201,7 +202,7 @@ impl Mapping for UpstreamForm {
 mod tests {
     use pintle_store::memory::Memory;
     use pintle_store::{ListOptions, WatchEvent};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

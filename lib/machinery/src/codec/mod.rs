@@ -3,6 +3,7 @@
 pub mod json;
 pub mod protobuf;
 pub mod scalar;
+pub mod tree;
 pub mod yaml;
 
 use crate::schema::Value;
@@ -38,6 +39,9 @@ pub enum EncodeError {
         /// `kind` of the value.
         kind: String,
     },
+    /// The text is no JSON.
+    #[error("{0}")]
+    Syntax(String),
     /// A field's value is not of the field's type.
     #[error("{field}: not a {wanted}")]
     Type {

@@ -1,5 +1,6 @@
 //! Writes JSON as Go does: struct fields in their order, map keys sorted, HTML characters escaped.
 
+use crate::codec::tree::Tree;
 use crate::schema::{Object, Schema, StructType, Type, Value};
 
 /// Appends an object of that type. Fields that the type does not have are left out.
@@ -119,33 +120,60 @@ pub fn encode_any(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn write_list(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
-    out.push(b'[');
-    for (at, item) in items.iter().enumerate() {
+/// Appends any JSON; keys are sorted.
+pub fn encode_tree(tree: &Tree<'_>, out: &mut Vec<u8>) {
+    match tree {
+        Tree::Null => out.extend_from_slice(b"null"),
+        Tree::Bool(value) => encode_any(&Value::Bool(*value), out),
+        Tree::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Tree::String(text) => write_string(text, out),
+        Tree::Array(items) => {
+            out.push(b'[');
+            separated(items, out, encode_tree);
+            out.push(b']');
+        }
+        Tree::Object(entries) => {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| key);
+            out.push(b'{');
+            separated(entries, out, |(key, value), out| {
+                write_string(key, out);
+                out.push(b':');
+                encode_tree(value, out);
+            });
+            out.push(b'}');
+        }
+    }
+}
+
+fn separated<T>(items: impl IntoIterator<Item = T>, out: &mut Vec<u8>, write: impl Fn(T, &mut Vec<u8>)) {
+    for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
         write(item, out);
     }
+}
+
+fn write_list(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
+    out.push(b'[');
+    separated(items, out, write);
     out.push(b']');
 }
 
 fn write_map(object: &Object, out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
     out.push(b'{');
-    let mut entry = |at: usize, key: &str, value: &Value| {
-        if at > 0 {
-            out.push(b',');
-        }
+    let entry = |(key, value): (&String, &Value), out: &mut Vec<u8>| {
         write_string(key, out);
         out.push(b':');
         write(value, out);
     };
     if object.keys().is_sorted() {
-        object.iter().enumerate().for_each(|(at, (key, value))| entry(at, key, value));
+        separated(object, out, entry);
     } else {
         let mut entries: Vec<_> = object.iter().collect();
         entries.sort_by_key(|(key, _)| *key);
-        entries.into_iter().enumerate().for_each(|(at, (key, value))| entry(at, key, value));
+        separated(entries, out, entry);
     }
     out.push(b'}');
 }

@@ -5,7 +5,7 @@ mod encode;
 mod scan;
 
 pub use decode::decode;
-pub use encode::{encode, encode_any, encode_patched};
+pub use encode::{encode, encode_any, encode_patched, encode_tree};
 
 use super::{DecodeError, TypeMeta};
 use crate::schema::Value;

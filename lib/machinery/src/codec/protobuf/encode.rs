@@ -2,22 +2,25 @@
 
 use super::wire::Writer;
 use crate::{
-    codec::{EncodeError, json, scalar},
-    schema::{Object, Schema, Source, StructType, Type, Value},
+    codec::{
+        EncodeError, json, scalar,
+        tree::{Entries, Tree, get},
+    },
+    schema::{Schema, Source, StructType, Type},
 };
 
 type Encoded = Result<(), EncodeError>;
 
 /// Writes an object's fields.
-pub fn message(schema: &Schema, ty: &StructType, value: &Value, out: &mut Writer) -> Encoded {
+pub fn message(schema: &Schema, ty: &StructType, value: &Tree<'_>, out: &mut Writer) -> Encoded {
     match value {
-        Value::Object(object) => fields(schema, ty, Some(object), out),
-        Value::Null => fields(schema, ty, None, out),
+        Tree::Object(object) => fields(schema, ty, Some(object), out),
+        Tree::Null => fields(schema, ty, None, out),
         _ => Err(EncodeError::Type { field: ty.name.clone(), wanted: "struct" }),
     }
 }
 
-fn fields(schema: &Schema, ty: &StructType, object: Option<&Object>, out: &mut Writer) -> Encoded {
+fn fields(schema: &Schema, ty: &StructType, object: Option<&Entries<'_>>, out: &mut Writer) -> Encoded {
     for wire in ty.wire.iter().rev() {
         let field = match wire.source {
             Source::Field(index) => &ty.fields[index],
@@ -28,7 +31,7 @@ fn fields(schema: &Schema, ty: &StructType, object: Option<&Object>, out: &mut W
                 continue;
             }
         };
-        let value = object.and_then(|object| object.get(&field.json)).filter(|value| !value.is_null());
+        let value = object.and_then(|object| get(object, &field.json)).filter(|value| **value != Tree::Null);
         let written = match value {
             Some(value) => present(schema, &field.ty, wire.number, value, out),
             None if field.pointer => true,
@@ -78,37 +81,37 @@ fn absent(schema: &Schema, ty: &Type, number: u32, out: &mut Writer) -> Result<b
 }
 
 /// Writes a value; false if it is not of the type.
-fn present(schema: &Schema, ty: &Type, number: u32, value: &Value, out: &mut Writer) -> bool {
+fn present(schema: &Schema, ty: &Type, number: u32, value: &Tree<'_>, out: &mut Writer) -> bool {
     match (ty, value) {
-        (Type::Bool, Value::Bool(value)) => out.integer(number, i64::from(*value)),
-        (Type::Int32 | Type::Int64, Value::Number(value)) => match value.as_i64() {
+        (Type::Bool, Tree::Bool(value)) => out.integer(number, i64::from(*value)),
+        (Type::Int32 | Type::Int64, Tree::Number(value)) => match value.as_i64() {
             Some(value) => out.integer(number, value),
             None => return false,
         },
-        (Type::Double, Value::Number(value)) => out.double(number, value.as_f64().unwrap_or_default()),
-        (Type::String, Value::String(text)) => out.bytes(number, text.as_bytes()),
-        (Type::Bytes, Value::String(text)) => match scalar::decode_base64(text) {
+        (Type::Double, Tree::Number(value)) => out.double(number, value.as_f64().unwrap_or_default()),
+        (Type::String, Tree::String(text)) => out.bytes(number, text.as_bytes()),
+        (Type::Bytes, Tree::String(text)) => match scalar::decode_base64(text) {
             Ok(bytes) => out.bytes(number, &bytes),
             Err(_) => return false,
         },
         (Type::Any | Type::FieldsV1, value) => {
             let end = out.len();
             let mut text = Vec::new();
-            json::encode_any(value, &mut text);
+            json::encode_tree(value, &mut text);
             out.bytes(1, &text);
             out.delimit(number, end);
         }
-        (Type::List(item), Value::Array(items)) => {
+        (Type::List(item), Tree::Array(items)) => {
             return items.iter().rev().all(|value| element(schema, item, number, value, out));
         }
-        (Type::Wrapped(item), Value::Array(items)) => {
+        (Type::Wrapped(item), Tree::Array(items)) => {
             let end = out.len();
             let written = items.iter().rev().all(|value| element(schema, item, 1, value, out));
             out.delimit(number, end);
             return written;
         }
-        (Type::Map(item), Value::Object(object)) => return map(schema, item, number, object, out),
-        (Type::Struct(id), Value::Object(object)) => {
+        (Type::Map(item), Tree::Object(object)) => return map(schema, item, number, object, out),
+        (Type::Struct(id), Tree::Object(object)) => {
             let end = out.len();
             let written = fields(schema, schema.get(*id), Some(object), out).is_ok();
             out.delimit(number, end);
@@ -121,34 +124,34 @@ fn present(schema: &Schema, ty: &Type, number: u32, value: &Value, out: &mut Wri
 }
 
 /// An item of a list or map: null is the zero value.
-fn element(schema: &Schema, ty: &Type, number: u32, value: &Value, out: &mut Writer) -> bool {
+fn element(schema: &Schema, ty: &Type, number: u32, value: &Tree<'_>, out: &mut Writer) -> bool {
     match value {
-        Value::Null => absent(schema, ty, number, out).unwrap_or(false),
+        Tree::Null => absent(schema, ty, number, out).unwrap_or(false),
         value => present(schema, ty, number, value, out),
     }
 }
 
 /// Types that are a small message of their own.
-fn special(ty: &Type, number: u32, value: &Value, out: &mut Writer) -> bool {
+fn special(ty: &Type, number: u32, value: &Tree<'_>, out: &mut Writer) -> bool {
     let end = out.len();
     match (ty, value) {
-        (Type::Time | Type::MicroTime, Value::String(text)) => {
+        (Type::Time | Type::MicroTime, Tree::String(text)) => {
             let Some((seconds, nanos)) = scalar::time_parts(text) else { return false };
             let nanos = if matches!(ty, Type::Time) { 0 } else { nanos / 1000 * 1000 };
             out.integer(2, i64::from(nanos));
             out.integer(1, seconds);
         }
-        (Type::Duration, Value::String(text)) => {
+        (Type::Duration, Tree::String(text)) => {
             let Ok(nanos) = scalar::parse_duration(text) else { return false };
             out.integer(1, nanos);
         }
-        (Type::Quantity, Value::String(text)) => out.bytes(1, text.as_bytes()),
-        (Type::IntOrString, Value::String(text)) => {
+        (Type::Quantity, Tree::String(text)) => out.bytes(1, text.as_bytes()),
+        (Type::IntOrString, Tree::String(text)) => {
             out.bytes(3, text.as_bytes());
             out.integer(2, 0);
             out.integer(1, 1);
         }
-        (Type::IntOrString, Value::Number(value)) => {
+        (Type::IntOrString, Tree::Number(value)) => {
             out.bytes(3, b"");
             out.integer(2, value.as_i64().unwrap_or_default());
             out.integer(1, 0);
@@ -159,11 +162,9 @@ fn special(ty: &Type, number: u32, value: &Value, out: &mut Writer) -> bool {
     true
 }
 
-fn map(schema: &Schema, item: &Type, number: u32, object: &Object, out: &mut Writer) -> bool {
+fn map(schema: &Schema, item: &Type, number: u32, object: &Entries<'_>, out: &mut Writer) -> bool {
     let mut entries: Vec<_> = object.iter().collect();
-    if !entries.is_sorted_by_key(|(key, _)| *key) {
-        entries.sort_by_key(|(key, _)| *key);
-    }
+    entries.sort_unstable_by_key(|(key, _)| key);
     entries.into_iter().rev().all(|(key, value)| {
         let end = out.len();
         let written = element(schema, item, 2, value, out);
@@ -174,15 +175,15 @@ fn map(schema: &Schema, item: &Type, number: u32, object: &Object, out: &mut Wri
 }
 
 /// The field whose form the value has; the bool beside an object is true.
-fn union(schema: &Schema, ty: &StructType, number: u32, value: &Value, out: &mut Writer) -> bool {
+fn union(schema: &Schema, ty: &StructType, number: u32, value: &Tree<'_>, out: &mut Writer) -> bool {
     let end = out.len();
     let written = ty.wire.iter().rev().all(|wire| {
         let Source::Field(index) = wire.source else { return true };
         let field = &ty.fields[index];
         match (&field.ty, value) {
-            (Type::Bool, Value::Bool(value)) => out.integer(wire.number, i64::from(*value)),
-            (Type::Bool, value) => out.integer(wire.number, i64::from(value.is_object())),
-            (Type::Struct(_), Value::Object(_)) | (Type::List(_), Value::Array(_)) => {
+            (Type::Bool, Tree::Bool(value)) => out.integer(wire.number, i64::from(*value)),
+            (Type::Bool, value) => out.integer(wire.number, i64::from(matches!(value, Tree::Object(_)))),
+            (Type::Struct(_), Tree::Object(_)) | (Type::List(_), Tree::Array(_)) => {
                 return present(schema, &field.ty, wire.number, value, out);
             }
             _ => {}

@@ -8,6 +8,7 @@ mod encode;
 pub mod frame;
 mod wire;
 
+use super::tree::Tree;
 use super::{DecodeError, Decoded, EncodeError, TypeMeta};
 use crate::schema::{Schema, StructType, Value};
 use wire::{Reader, Writer};
@@ -101,12 +102,25 @@ pub fn encode(schema: &Schema, value: &Value) -> Result<Vec<u8>, EncodeError> {
 
 /// Encodes an object of that type with an envelope that tells `meta`.
 pub fn encode_as(schema: &Schema, ty: &StructType, meta: &TypeMeta, value: &Value) -> Result<Vec<u8>, EncodeError> {
+    in_envelope(schema, ty, meta, &value.into())
+}
+
+/// The same of an object's JSON, which has to be as the schema has it.
+pub fn encode_text_as(schema: &Schema, ty: &StructType, meta: &TypeMeta, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    in_envelope(schema, ty, meta, &tree(json)?)
+}
+
+fn tree(json: &[u8]) -> Result<Tree<'_>, EncodeError> {
+    serde_json::from_slice(json).map_err(|error| EncodeError::Syntax(error.to_string()))
+}
+
+fn in_envelope(schema: &Schema, ty: &StructType, meta: &TypeMeta, tree: &Tree<'_>) -> Result<Vec<u8>, EncodeError> {
     let mut out = Writer::default();
     // Backwards, as everything is written: contentType, contentEncoding, raw, typeMeta.
     out.bytes(4, b"");
     out.bytes(3, b"");
     let end = out.len();
-    encode::message(schema, ty, value, &mut out)?;
+    encode::message(schema, ty, tree, &mut out)?;
     out.delimit(2, end);
     let end = out.len();
     out.bytes(2, meta.kind.as_bytes());
@@ -118,8 +132,17 @@ pub fn encode_as(schema: &Schema, ty: &StructType, meta: &TypeMeta, value: &Valu
 
 /// Encodes a message without an envelope.
 pub fn encode_message(schema: &Schema, ty: &StructType, value: &Value) -> Result<Vec<u8>, EncodeError> {
+    message(schema, ty, &value.into())
+}
+
+/// The same of an object's JSON, which has to be as the schema has it.
+pub fn encode_text(schema: &Schema, ty: &StructType, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    message(schema, ty, &tree(json)?)
+}
+
+fn message(schema: &Schema, ty: &StructType, tree: &Tree<'_>) -> Result<Vec<u8>, EncodeError> {
     let mut out = Writer::default();
-    encode::message(schema, ty, value, &mut out)?;
+    encode::message(schema, ty, tree, &mut out)?;
     Ok(out.finish())
 }
 
