@@ -122,7 +122,7 @@ impl Manager {
             }
             tracing::info!(uid, "removing what is left of a pod that is gone");
             self.shared.cgroups.remove(&uid);
-            if let Err(error) = volumes::remove(folder.join(&uid)).await {
+            if let Err(error) = volumes::remove(&volumes::Disk::default(), folder.join(&uid)).await {
                 tracing::warn!(uid, %error, "folder not removed");
             }
         }

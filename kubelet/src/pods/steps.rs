@@ -17,7 +17,7 @@ use crate::container::{config, env, field, security};
 use crate::dns;
 use crate::images::Present;
 use crate::shared::Shared;
-use crate::volumes::{self, Paths, mounts};
+use crate::volumes::{self, Disk, Paths, mounts};
 
 /// A pod that could not be prepared is tried again after this time.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
@@ -60,6 +60,8 @@ pub struct Job {
     pub actions: Vec<Action>,
     /// What the runtime had when they were planned.
     pub runtime: RuntimePod,
+    /// The pod's folder.
+    pub disk: Disk,
     /// Volumes, if they were set up before.
     pub paths: Option<Paths>,
 }
@@ -131,7 +133,7 @@ async fn prepare(shared: &Shared, job: &mut Job, report: &impl Fn(Progress)) -> 
         warn("Failed", format!("error making pod data directories: {error}"));
         return Err(failure("ContainerCreating", error.to_string(), RETRY));
     }
-    match volumes::setup(shared, pod, &addresses(shared, pod, &job.runtime)).await {
+    match volumes::setup(shared, &job.disk, pod, &addresses(shared, pod, &job.runtime)).await {
         Ok(paths) => {
             report(Progress::Prepared(paths.clone(), resources::for_pod(pod)));
             job.paths = Some(paths);

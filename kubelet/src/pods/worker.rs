@@ -26,7 +26,7 @@ use crate::gc;
 use crate::log_rotation;
 use crate::probes;
 use crate::shared::Shared;
-use crate::volumes::{self, Paths};
+use crate::volumes::{self, Disk, Paths};
 
 /// An image whose pull failed is shown as `ErrImagePull` for so long, then as `ImagePullBackOff`.
 const SHOW_PULL_ERROR: SignedDuration = SignedDuration::from_secs(3);
@@ -99,6 +99,7 @@ pub fn spawn(
         pending: None,
         resized_at: None,
         termination,
+        disk: Disk::default(),
         paths: None,
         steps: None,
         refresh: Refresh::default(),
@@ -131,6 +132,7 @@ struct Worker {
     /// The generation whose resources were granted last.
     resized_at: Option<i64>,
     termination: Option<Termination>,
+    disk: Disk,
     paths: Option<Paths>,
     steps: Option<JoinHandle<()>>,
     refresh: Refresh,
@@ -634,6 +636,7 @@ impl Worker {
             pod: self.pod.clone(),
             actions: sequence,
             runtime: self.runtime.clone(),
+            disk: self.disk.clone(),
             paths: self.paths.clone(),
         };
         let (shared, messages) = (self.shared.clone(), self.messages.clone());
@@ -680,8 +683,9 @@ impl Worker {
         }
         let addresses = Addresses { pod: self.ips(), host: self.shared.config.host_ips() };
         let (shared, pod, messages) = (self.shared.clone(), self.pod.clone(), self.messages.clone());
+        let disk = self.disk.clone();
         self.refresh.running = Some(tokio::spawn(async move {
-            if let Err(failure) = volumes::setup(&shared, &pod, &addresses).await {
+            if let Err(failure) = volumes::setup(&shared, &disk, &pod, &addresses).await {
                 let text = format!("MountVolume.SetUp failed for volume {:?} : {}", failure.volume, failure.message);
                 shared.events.warning(&spec::reference(&pod), "FailedMount", text);
             }
@@ -693,10 +697,9 @@ impl Worker {
     async fn clean(&mut self) {
         if let Some(refresh) = self.refresh.running.take() {
             refresh.abort();
-            let _ = refresh.await;
         }
         let dir = self.shared.config.pod_dir(spec::uid(&self.pod));
-        match volumes::teardown(dir).await {
+        match volumes::teardown(&self.disk, dir).await {
             Ok(()) => {
                 self.cleaned = true;
                 self.paths = None;
@@ -716,7 +719,7 @@ impl Worker {
         let uid = spec::uid(&self.pod).to_owned();
         gc::remove_sandboxes(&self.shared.cri, &self.runtime).await;
         let dir = self.shared.config.pod_dir(&uid);
-        if let Err(error) = volumes::remove(dir).await {
+        if let Err(error) = volumes::remove(&self.disk, dir).await {
             tracing::warn!(pod = spec::full_name(&self.pod), %error, "pod folder not removed");
         }
         let logs = self.shared.config.pod_log_dir(spec::namespace(&self.pod), spec::name(&self.pod), &uid);

@@ -7,5 +7,5 @@ pub mod payload;
 pub mod setup;
 pub mod trust;
 
-pub use setup::{Failure, Paths, remove, setup, teardown};
+pub use setup::{Disk, Failure, Paths, remove, setup, teardown};
 pub use trust::{TrustBundles, pem};

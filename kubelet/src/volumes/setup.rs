@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use k8s_openapi::api::core::v1::{
     PersistentVolume, PersistentVolumeClaim, Pod, ProjectedVolumeSource, Volume, VolumeProjection,
 };
 use kube::Api;
+use tokio::sync::Mutex;
 
 use super::payload::{self, DEFAULT_MODE, Downward};
 use super::{atomic, host};
@@ -31,12 +33,28 @@ pub struct Failure {
 /// How long a projected token is valid if its source does not say.
 const TOKEN_LIFETIME: i64 = 3600;
 
+/// The work on a pod's folder: off the async threads, as it may block, and one piece at a time. A piece that has begun goes
+/// on when the task that wanted it is aborted, and the next one, such as [`teardown`], waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Arc<Mutex<()>>);
+
+impl Disk {
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+        let held = self.0.clone().lock_owned().await;
+        let work = move || {
+            let _held = held;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    }
+}
+
 /// Brings up all volumes of a pod; run again it refreshes what changed.
-pub async fn setup(shared: &Shared, pod: &Pod, addresses: &Addresses) -> Result<Paths, Failure> {
+pub async fn setup(shared: &Shared, disk: &Disk, pod: &Pod, addresses: &Addresses) -> Result<Paths, Failure> {
     let dir = shared.config.pod_dir(spec::uid(pod));
     let mut paths = Paths::new();
     for volume in spec::spec(pod).volumes.iter().flatten() {
-        let path = one(shared, pod, addresses, &dir, volume).await;
+        let path = one(shared, disk, pod, addresses, &dir, volume).await;
         let path = path.map_err(|message| Failure { volume: volume.name.clone(), message })?;
         paths.insert(volume.name.clone(), path);
     }
@@ -53,6 +71,7 @@ fn place(dir: &Path, plugin: &str, name: &str) -> PathBuf {
 
 async fn one(
     shared: &Shared,
+    disk: &Disk,
     pod: &Pod,
     addresses: &Addresses,
     dir: &Path,
@@ -65,7 +84,8 @@ async fn one(
     if let Some(source) = &volume.empty_dir {
         let memory = source.medium.as_deref() == Some("Memory");
         let limit = source.size_limit.as_ref().map(quantity::value).filter(|v| *v > 0);
-        return empty_dir(&place(dir, "empty-dir", name), memory, limit, group(pod)).map_err(|e| e.to_string());
+        let (path, group) = (place(dir, "empty-dir", name), group(pod));
+        return disk.run(move || empty_dir(path, memory, limit, group)).await.map_err(|e| e.to_string());
     }
     if volume.image.is_some() {
         // The runtime mounts it; the folder stands for it.
@@ -73,7 +93,7 @@ async fn one(
         return host::make_dir(&path, 0o755).map(|()| path).map_err(|e| e.to_string());
     }
     if let Some(claim) = &volume.persistent_volume_claim {
-        return persistent(shared, pod, dir, name, &claim.claim_name).await;
+        return persistent(shared, disk, pod, dir, name, &claim.claim_name).await;
     }
     let (plugin, in_memory, files) = files(shared, pod, addresses, volume).await?;
     let path = place(dir, plugin, name);
@@ -91,28 +111,23 @@ async fn one(
         }
         Ok(())
     };
-    blocking(write).await.map_err(|e| e.to_string())?;
+    disk.run(write).await.map_err(|e| e.to_string())?;
     Ok(path)
 }
 
-/// File system work may block: off the async threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
-}
-
-fn empty_dir(path: &Path, memory: bool, limit: Option<i64>, group: Option<u32>) -> io::Result<PathBuf> {
+fn empty_dir(path: PathBuf, memory: bool, limit: Option<i64>, group: Option<u32>) -> io::Result<PathBuf> {
     let fresh = !path.exists();
     if fresh {
-        host::make_dir(path, 0o777)?;
+        host::make_dir(&path, 0o777)?;
     }
-    if memory && !host::is_mount_point(path) {
-        host::mount_tmpfs(path, limit)?;
-        host::make_dir(path, 0o777)?;
+    if memory && !host::is_mount_point(&path) {
+        host::mount_tmpfs(&path, limit)?;
+        host::make_dir(&path, 0o777)?;
     }
     if let (true, Some(group)) = (fresh, group) {
-        host::give_to_group(path, group, false)?;
+        host::give_to_group(&path, group, false)?;
     }
-    Ok(path.to_path_buf())
+    Ok(path)
 }
 
 /// Plugin, whether it is kept in memory, and the files of a volume that is made of API objects.
@@ -210,7 +225,14 @@ async fn projection(
 }
 
 /// A claim that is bound to a volume on this node: hostPath or local.
-async fn persistent(shared: &Shared, pod: &Pod, dir: &Path, name: &str, claim: &str) -> Result<PathBuf, String> {
+async fn persistent(
+    shared: &Shared,
+    disk: &Disk,
+    pod: &Pod,
+    dir: &Path,
+    name: &str,
+    claim: &str,
+) -> Result<PathBuf, String> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(shared.client.clone(), spec::namespace(pod));
     let found = claims.get(claim).await.map_err(|e| format!("error fetching PVC {claim}: {e}"))?;
     let bound = found.spec.and_then(|s| s.volume_name).filter(|v| !v.is_empty());
@@ -226,7 +248,7 @@ async fn persistent(shared: &Shared, pod: &Pod, dir: &Path, name: &str, claim: &
         return Err(format!("no volume plugin matched for PV {bound}"));
     };
     let (target, group) = (place(dir, "local-volume", name), group(pod));
-    blocking(move || {
+    disk.run(move || {
         fs::create_dir_all(&target)?;
         if !host::is_mount_point(&target) {
             host::bind_sub_path(&path, ".", &target)?;
@@ -241,13 +263,13 @@ async fn persistent(shared: &Shared, pod: &Pod, dir: &Path, name: &str, claim: &
 }
 
 /// Takes all mounts of a pod away. Files stay until [`remove`].
-pub async fn teardown(dir: PathBuf) -> io::Result<()> {
-    blocking(move || host::unmount_below(&dir)).await
+pub async fn teardown(disk: &Disk, dir: PathBuf) -> io::Result<()> {
+    disk.run(move || host::unmount_below(&dir)).await
 }
 
 /// Removes a pod's folder once nothing is mounted below it.
-pub async fn remove(dir: PathBuf) -> io::Result<()> {
-    blocking(move || {
+pub async fn remove(disk: &Disk, dir: PathBuf) -> io::Result<()> {
+    disk.run(move || {
         host::unmount_below(&dir)?;
         match fs::remove_dir_all(&dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -255,4 +277,36 @@ pub async fn remove(dir: PathBuf) -> io::Result<()> {
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_begun_is_waited_for_after_its_task_was_aborted() {
+        let (disk, mounted) = (Disk::default(), Arc::new(AtomicBool::new(false)));
+        let (begun, begins) = std::sync::mpsc::channel();
+        let mount = {
+            let (disk, mounted) = (disk.clone(), mounted.clone());
+            tokio::spawn(async move {
+                let work = move || {
+                    let _ = begun.send(());
+                    std::thread::sleep(Duration::from_millis(100));
+                    mounted.store(true, Ordering::SeqCst);
+                    Ok(())
+                };
+                disk.run(work).await
+            })
+        };
+        tokio::task::spawn_blocking(move || begins.recv()).await.unwrap().unwrap();
+        mount.abort();
+        assert!(mount.await.unwrap_err().is_cancelled());
+        let seen = mounted.clone();
+        let unmount = disk.run(move || Ok(seen.swap(false, Ordering::SeqCst)));
+        assert!(unmount.await.unwrap() && !mounted.load(Ordering::SeqCst));
+    }
 }
