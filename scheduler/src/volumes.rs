@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use pintle_api::nodes;
-use pintle_api::volumes::{capacity, class_of, is_bound, is_for, is_free, selected_node, suits, wanted};
+use pintle_api::volumes::{capacity, claims_of, class_of, is_bound, is_for, is_free, selected_node, suits, wanted};
 
 use crate::selector::Labels;
 
@@ -126,7 +126,7 @@ impl Volumes {
     }
 
     fn waits(&self, claim: &PersistentVolumeClaim) -> bool {
-        let class = self.classes.get(&class_of(claim));
+        let class = self.classes.get(class_of(claim));
         class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
     }
 
@@ -158,21 +158,9 @@ impl Volumes {
             taken.insert(name.clone());
             return Some(Wish::Volume(claim.clone(), volume.clone()));
         }
-        let class = self.classes.get(&class_of(claim)).filter(|class| class.provisioner != NO_PROVISIONER)?;
+        let class = self.classes.get(class_of(claim)).filter(|class| class.provisioner != NO_PROVISIONER)?;
         allowed(class, labels).then(|| Wish::Provision(claim.clone()))
     }
-}
-
-/// Names of the claims that a pod uses.
-pub fn claims_of(pod: &Pod) -> Vec<String> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref()).into_iter().flatten();
-    volumes
-        .filter_map(|volume| {
-            let own = volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name));
-            own.or_else(|| volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone()))
-        })
-        .collect()
 }
 
 fn reaches(volume: &PersistentVolume, node: &str, labels: &Labels) -> bool {

@@ -104,7 +104,7 @@ impl Controller {
             return Ok(Action::Done);
         }
         let volumes = self.volumes.list();
-        let class = self.class(&class_of(&claim));
+        let class = self.class(class_of(&claim));
         match plan::claim(&claim, volumes.iter().map(|volume| &**volume), &class) {
             Step::Bind(name) => {
                 if let Some(volume) = self.volumes.get(None, &name) {

@@ -59,7 +59,7 @@ pub fn claim<'a>(
     // The smallest that is large enough.
     match fitting.min_by_key(|volume| (capacity(volume), name(volume))) {
         Some(volume) => Step::Bind(name(volume)),
-        None => Step::Stay("Pending", Some(unbound(&of_class, class))),
+        None => Step::Stay("Pending", Some(unbound(of_class, class))),
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use pintle_api::volumes::claims_of;
 use pintle_client::cache::{Cache, Cached};
 use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
@@ -119,16 +120,6 @@ fn classes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let target = status.and_then(|status| status.modify_volume_status.as_ref());
     let target = target.and_then(|target| target.target_volume_attributes_class_name.as_deref());
     [wanted, current, target].into_iter().flatten()
-}
-
-/// The claims that a pod names, its ephemeral ones included.
-fn claims_of(pod: &Pod) -> impl Iterator<Item = String> + '_ {
-    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-    volumes.filter_map(|v| match (&v.persistent_volume_claim, &v.ephemeral) {
-        (Some(source), _) => Some(source.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", meta::name(&pod.metadata), v.name)),
-        (None, None) => None,
-    })
 }
 
 /// True if the pod has or may yet get the claim's volume.

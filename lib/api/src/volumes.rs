@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;
@@ -23,20 +23,25 @@ fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn spec(claim: &PersistentVolumeClaim) -> PersistentVolumeClaimSpec {
-    claim.spec.clone().unwrap_or_default()
+/// The names of the claims that a pod uses, its ephemeral ones included.
+pub fn claims_of(pod: &Pod) -> impl Iterator<Item = String> + '_ {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name)),
+        (None, None) => None,
+    })
 }
 
 /// The name of a claim's class, empty if it has none.
-pub fn class_of(claim: &PersistentVolumeClaim) -> String {
-    let annotated = annotation(&claim.metadata, CLASS).map(str::to_owned);
-    annotated.or(spec(claim).storage_class_name).unwrap_or_default()
+pub fn class_of(claim: &PersistentVolumeClaim) -> &str {
+    let own = || claim.spec.as_ref()?.storage_class_name.as_deref();
+    annotation(&claim.metadata, CLASS).or_else(own).unwrap_or_default()
 }
 
-fn class_of_volume(volume: &PersistentVolume) -> String {
-    let annotated = annotation(&volume.metadata, CLASS).map(str::to_owned);
-    let own = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
-    annotated.or(own).unwrap_or_default()
+fn class_of_volume(volume: &PersistentVolume) -> &str {
+    let own = || volume.spec.as_ref()?.storage_class_name.as_deref();
+    annotation(&volume.metadata, CLASS).or_else(own).unwrap_or_default()
 }
 
 /// The claim that a volume is kept for.
@@ -77,8 +82,7 @@ pub fn capacity(volume: &PersistentVolume) -> i64 {
 
 /// Bytes that a claim asks for.
 pub fn wanted(claim: &PersistentVolumeClaim) -> i64 {
-    let spec = spec(claim);
-    amount(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
+    amount(claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref()))
 }
 
 /// True if nobody has the volume.
@@ -89,15 +93,16 @@ pub fn is_free(volume: &PersistentVolume) -> bool {
 
 /// True if the volume is what the claim asks for.
 pub fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let (Some(own), asked) = (volume.spec.as_ref(), spec(claim)) else { return false };
-    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
-    let modes = own.access_modes.clone().unwrap_or_default();
-    let attributes = |name: &Option<String>| name.clone().unwrap_or_default();
+    let (Some(own), Some(asked)) = (volume.spec.as_ref(), claim.spec.as_ref()) else { return false };
+    let same = |own: &Option<String>, asked: &Option<String>, unsaid: &str| {
+        own.as_deref().unwrap_or(unsaid) == asked.as_deref().unwrap_or(unsaid)
+    };
+    let modes = own.access_modes.as_deref().unwrap_or_default();
     class_of_volume(volume) == class_of(claim)
-        && mode(&own.volume_mode) == mode(&asked.volume_mode)
+        && same(&own.volume_mode, &asked.volume_mode, "Filesystem")
         && asked.access_modes.iter().flatten().all(|mode| modes.contains(mode))
         && capacity(volume) >= wanted(claim)
-        && attributes(&own.volume_attributes_class_name) == attributes(&asked.volume_attributes_class_name)
+        && same(&own.volume_attributes_class_name, &asked.volume_attributes_class_name, "")
         && asked.selector.as_ref().is_none_or(|selector| selected(selector, volume.metadata.labels.as_ref()))
 }
 

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use pintle_api::volumes::claims_of;
+
 use crate::cache::{NodeInfo, Snapshot};
 use crate::framework::{Events, Filter, Plugin, PreFilter, Rejection};
 use crate::pod::PodInfo;
 use crate::selector::Labels;
-use crate::volumes::{Needs, Volumes, claims_of};
+use crate::volumes::{Needs, Volumes};
 
 /// Keeps pods on nodes where their claims' volumes are, or can come to be.
 pub struct VolumeBinding;
@@ -19,7 +21,7 @@ impl Plugin for VolumeBinding {
         Events::NODE_ADD.or(Events::NODE_LABEL).or(Events::VOLUME)
     }
     fn pre_filter(&self, pod: &Arc<PodInfo>, snapshot: &Arc<Snapshot>) -> PreFilter {
-        if claims_of(&pod.pod).is_empty() {
+        if claims_of(&pod.pod).next().is_none() {
             return PreFilter::Skip;
         }
         let volumes = snapshot.volumes();
