@@ -5,6 +5,7 @@ use pintle_machinery::schema::StructType;
 use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
 
+use crate::conversion::api_version;
 use crate::engine::{Call, meta};
 
 /// A new object (served form, defaulted): all its fields are the manager's.
@@ -16,6 +17,14 @@ pub fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     let zero = managed_fields::zero(call.state.schema, ty);
     managed_fields::update(&write(call, ty, &manager, &api_version, &reset), &zero, object);
     Ok(())
+}
+
+/// A request that is answered and not kept, of a kind that is not the resource's own: all its fields are the manager's.
+pub fn on_request(call: &Call, (group, version, kind): (&str, &str, &str), object: &mut Value) {
+    let Some(ty) = call.state.schema.kind(group, version, kind) else { return };
+    let (manager, api_version) = (call.manager(), api_version((group, version)));
+    let zero = managed_fields::zero(call.state.schema, ty);
+    managed_fields::update(&write(call, ty, &manager, &api_version, &["status"]), &zero, object);
 }
 
 /// An update (both in the served form): what changed is the manager's.
@@ -63,6 +72,7 @@ fn reset_fields(call: &Call) -> Vec<&'static str> {
     let mut fields = match call.info.subresource.as_str() {
         "" => rules.reset_by_main.to_vec(),
         "status" | "approval" => rules.reset_by_status.to_vec(),
+        "finalize" => vec!["status"],
         _ => Vec::new(),
     };
     if call.info.subresource.is_empty() && call.resource.subresource("status").is_some() {
@@ -85,6 +95,7 @@ fn write<'a>(
         api_version,
         subresource: &call.info.subresource,
         reset_fields,
-        now: call.now,
+        // What comes through the scale is noted without a time.
+        now: Some(call.now).filter(|_| call.info.subresource != "scale"),
     }
 }

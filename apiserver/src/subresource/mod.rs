@@ -10,8 +10,8 @@ use http::StatusCode;
 use pintle_machinery::status::ApiError;
 use serde_json::json;
 
-use crate::codec;
 use crate::engine::{Answer, Call, modify, patch, present, read, update};
+use crate::{codec, managed};
 
 /// A request to a subresource other than `status`.
 pub async fn handle(call: &Call, body: &[u8]) -> Answer {
@@ -51,6 +51,7 @@ async fn token(call: &Call, body: &[u8]) -> Answer {
     let auth = &call.state.auth;
     // The object that the token is bound to may be a moment old.
     call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
-    let answer = auth.issuer.answer(&request, &account, &*auth.objects, call.now)?;
+    let mut answer = auth.issuer.answer(&request, &account, &*auth.objects, call.now)?;
+    managed::on_request(call, ("authentication.k8s.io", "v1", "TokenRequest"), &mut answer);
     present::object(call, StatusCode::CREATED, &answer)
 }

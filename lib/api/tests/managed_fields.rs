@@ -117,7 +117,7 @@ fn check(step: &Step<'_>) -> Result<(), String> {
         api_version,
         subresource: step.text("subresource"),
         reset_fields: step.reset_fields(),
-        now: last_time(after),
+        now: (step.text("subresource") != "scale").then(|| last_time(after)),
     };
     let old = step.before().cloned().unwrap_or_else(|| managed_fields::zero(schema, ty));
     let body = &step.0["body"];

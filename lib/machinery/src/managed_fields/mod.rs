@@ -5,6 +5,7 @@
 
 mod compare;
 mod entries;
+mod last_applied;
 mod set;
 mod typed;
 
@@ -53,8 +54,8 @@ pub struct Write<'a> {
     pub subresource: &'a str,
     /// Fields that this endpoint doesn't write, such as `status`; dotted paths.
     pub reset_fields: &'a [&'a str],
-    /// Time of the write.
-    pub now: Timestamp,
+    /// Time of the write; `None` where none is kept.
+    pub now: Option<Timestamp>,
 }
 
 impl Write<'_> {
@@ -113,14 +114,14 @@ fn own(write: &Write<'_>, entries: &mut Vec<Entry>, fields: FieldSet) {
     match entries.iter_mut().find(same) {
         Some(entry) => {
             entry.fields = std::mem::take(&mut entry.fields).union(fields);
-            entry.time = Some(write.now);
+            entry.time = write.now;
         }
         None => entries.push(Entry {
             manager: write.manager.into(),
             operation: Operation::Update,
             api_version: write.api_version.into(),
             subresource: write.subresource.into(),
-            time: Some(write.now),
+            time: write.now,
             fields,
         }),
     }
@@ -136,6 +137,14 @@ pub fn zero(schema: &Schema, ty: &StructType) -> Value {
 /// Server-side apply of a configuration to the live object ([`zero`] with its metadata's name when there is none).
 /// The result has its managedFields set; it equals the live object if nothing changes.
 pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Result<Value, ApiError> {
+    let mut result = applied(write, live, config, force)?;
+    if write.manager == last_applied::MANAGER {
+        last_applied::renew(&mut result, config);
+    }
+    Ok(result)
+}
+
+fn applied(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Result<Value, ApiError> {
     let ty = Type::Struct(write.ty.id);
     let shape = Shape::new(write.schema, &ty);
     check(write, shape, live, config)?;
@@ -157,9 +166,13 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
 
     let changes = compare::compare(shape, &bare, &result).without(&write.ignored());
     let taken = changes.added.clone().union(changes.modified.clone());
+    let before = match write.manager == last_applied::MANAGER {
+        true => last_applied::fields(shape, live),
+        false => FieldSet::new(),
+    };
     let mut conflicts = Vec::new();
     for (index, entry) in entries.iter().enumerate().filter(|(index, _)| Some(*index) != found) {
-        let conflict = entry.fields.intersection(&taken);
+        let conflict = entry.fields.intersection(&taken).difference(&before);
         if !conflict.is_empty() {
             conflicts.push((index, conflict));
         }
@@ -176,7 +189,7 @@ pub fn apply(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Re
     // An apply that changes nothing but who owns what has no time of its own.
     let time = match idle {
         true => found.and_then(|index| entries[index].time),
-        false => Some(write.now),
+        false => write.now,
     };
     let entry = Entry {
         manager: write.manager.into(),
@@ -234,7 +247,7 @@ fn before_first_apply(write: &Write<'_>, shape: Shape<'_>, live: &Value) -> Opti
         operation: Operation::Update,
         api_version: write.api_version.into(),
         subresource: write.subresource.into(),
-        time: Some(write.now),
+        time: write.now,
         fields,
     })
 }

@@ -209,6 +209,7 @@ fn merge_list(
             let (directives, items): (Vec<Value>, Vec<Value>) =
                 patch.into_iter().partition(|item| item.get(PATCH).is_some());
             let Some(original) = obey(original, directives, merge_key)? else { return Ok(items) };
+            with_keys(&original, Some(merge_key))?;
             let named = items.clone();
             (merge_items(shape, original, items, merge_key)?, named)
         }
