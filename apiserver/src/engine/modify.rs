@@ -132,7 +132,14 @@ async fn attempt(
         managed::on_update(call, &old_served, &mut new)?;
     }
     codec::to_stored(call, &mut new);
-    let reservation = prepare(call, old, &mut new, dry_run).await?;
+    let reservation = match prepare(call, old, &mut new, dry_run).await {
+        Ok(reservation) => reservation,
+        Err(ApiError::Invalid { kind, name, mut errors }) => {
+            errors.show_empty(&make(&old_served)?);
+            return Err(ApiError::Invalid { kind, name, errors });
+        }
+        Err(error) => return Err(error),
+    };
     let deletes = deletes_now(call, &new);
     let unchanged = same(&new, &old.value);
     meta::set(&mut new, "resourceVersion", Value::Null);

@@ -143,6 +143,14 @@ impl FieldError {
     }
 }
 
+/// What is at a path such as `spec.containers[0].name`.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split(['.', '[']).try_fold(object, |value, step| match value {
+        Value::Array(items) => items.get(step.strip_suffix(']')?.parse::<usize>().ok()?),
+        value => value.get(step),
+    })
+}
+
 /// A value as upstream's internal structs show it: an embedded object has its metadata's fields among its own, and no
 /// version and kind.
 fn internal(value: &Value) -> Value {
@@ -210,6 +218,16 @@ impl ErrorList {
     pub fn once_each(self) -> Self {
         let mut seen = HashSet::new();
         self.into_iter().filter(|error| seen.insert(error.to_string())).collect()
+    }
+
+    /// Where the object at fault, as it was given, has an empty list or map, that is what is shown, not null.
+    pub fn show_empty(&mut self, given: &Value) {
+        let empty = |value: &Value| value == &Value::Array(Vec::new()) || value == &Value::Object(Default::default());
+        for error in self.0.iter_mut().filter(|error| error.value.is_null() && error.shown.is_none()) {
+            if let Some(value) = at(given, &error.field).filter(|value| empty(value)) {
+                error.value = value.clone();
+            }
+        }
     }
 
     /// `Required value`.
@@ -348,6 +366,19 @@ mod tests {
             r#"Invalid value: {"labels":{"a":"b"},"spec":{"volumeClaim":[{"spec":{"volumeName":"v"}}]}}: no"#
         );
         assert_eq!(shown(reference), r#"Invalid value: {"apiVersion":"v1","kind":"Pod","name":"a"}: no"#);
+    }
+
+    #[test]
+    fn what_was_given_empty_is_shown_empty() {
+        let given = json!({"spec": {"capacity": {}, "items": [{"scopes": []}], "name": "a"}});
+        let mut errors = ErrorList::new();
+        let paths = ["spec.capacity", "spec.items[0].scopes", "spec.items[1].scopes", "spec.name", "spec.other"];
+        for path in paths {
+            errors.invalid(&Path::new(path), Value::Null, "no");
+        }
+        errors.show_empty(&given);
+        let shown: Vec<String> = errors.iter().map(|error| error.value.to_string()).collect();
+        assert_eq!(shown, ["{}", "[]", "null", "null", "null"]);
     }
 
     #[test]
