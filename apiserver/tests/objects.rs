@@ -73,7 +73,8 @@ async fn four_kinds_of_patches() {
 async fn a_test_of_a_patch_sees_fields_of_the_version_it_is_about() {
     let server = Server::with_namespace().await;
     let path = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers";
-    let spec = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}});
+    let spec =
+        json!({"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}});
     server.ok("POST", path, json!({"metadata": {"name": "a"}, "spec": spec})).await;
     let test = json!([{"op": "test", "path": "/status", "value": {"currentReplicas": 0, "desiredReplicas": 0}}]);
     let tested = server.patch(&format!("{path}/a"), "application/json-patch+json", test).await;
@@ -206,6 +207,41 @@ async fn scale_is_a_view_of_replicas() {
     assert_eq!(scaled.json()["spec"]["replicas"], 5);
     let now = server.ok("GET", &format!("{deployments}/d"), json!(null)).await;
     assert_eq!((&now["spec"]["replicas"], &now["metadata"]["generation"]), (&json!(5), &json!(2)));
+    let scaler = &now["metadata"]["managedFields"][0];
+    assert_eq!((&scaler["subresource"], scaler.get("time")), (&json!("scale"), None));
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_a_pod_on_its_way() {
+    let server = Server::with_namespace().await;
+    let pods = "/api/v1/namespaces/n/pods";
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    server.ok("POST", pods, pod).await;
+    let shown = server.ok("DELETE", &format!("{pods}/a?dryRun=All"), json!(null)).await;
+    assert_eq!(shown["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(shown["metadata"]["generation"], 2);
+    let kept = server.ok("GET", &format!("{pods}/a"), json!(null)).await;
+    assert_eq!(kept["metadata"].get("deletionTimestamp"), None);
+}
+
+#[tokio::test]
+async fn who_asked_for_a_token_owns_the_request() {
+    let server = Server::with_namespace().await;
+    let path = "/api/v1/namespaces/n/serviceaccounts/default/token?fieldManager=m";
+    let answer = server.ok("POST", path, json!({"spec": {"audiences": ["a"], "expirationSeconds": 600}})).await;
+    let entry = &answer["metadata"]["managedFields"][0];
+    assert_eq!((&entry["manager"], &entry["subresource"]), (&json!("m"), &json!("token")));
+    assert_eq!(entry["fieldsV1"], json!({"f:spec": {"f:audiences": {}, "f:expirationSeconds": {}}}));
+}
+
+#[tokio::test]
+async fn what_was_patched_empty_is_shown_empty() {
+    let server = Server::start().await;
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}});
+    server.ok("POST", "/api/v1/persistentvolumes", json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    let patch = json!({"spec": {"capacity": {"storage": null}}});
+    let refused = server.patch("/api/v1/persistentvolumes/a", MERGE, patch).await;
+    assert!(refused.message().contains("spec.capacity: Unsupported value: {}"), "{}", refused.message());
 }
 
 #[tokio::test]

@@ -47,6 +47,21 @@ async fn lists_are_paged_filtered_and_consistent() {
 }
 
 #[tokio::test]
+async fn whether_what_is_left_is_selected_is_for_the_next_page_to_tell() {
+    let server = Server::with_namespace().await;
+    for (name, label) in [("a", "1"), ("b", "2")] {
+        make(&server, name, label).await;
+    }
+    let first = format!("{CONFIG_MAPS}?limit=1&labelSelector=l%3D1");
+    let page = server.ok("GET", &first, json!(null)).await;
+    let token = page["metadata"]["continue"].as_str().expect("token");
+    let rest = server.ok("GET", &format!("{first}&continue={token}"), json!(null)).await;
+    assert_eq!((names(&rest).len(), rest["metadata"].get("continue")), (0, None));
+    let named = server.ok("GET", &format!("{CONFIG_MAPS}?limit=1&fieldSelector=metadata.name%3Da"), json!(null)).await;
+    assert_eq!(named["metadata"].get("continue"), None);
+}
+
+#[tokio::test]
 async fn a_watch_starts_with_what_is_there_and_says_when_that_ends() {
     let server = Server::with_namespace().await;
     make(&server, "a", "1").await;

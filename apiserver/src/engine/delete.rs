@@ -166,6 +166,11 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
                 return Ok(Deleted::Going(value));
             }
             (Ok(revision), _) => {
+                if options.dry_run && is_pod(call) {
+                    // What would be gone is shown on its way.
+                    begin(&mut current.value, 0, call.now);
+                    return Ok(Deleted::Gone(current.value));
+                }
                 admission::released(call, &current.value).await;
                 if meta::is_deleting(&current.value) {
                     meta::set(&mut current.value, "deletionGracePeriodSeconds", json!(0));
@@ -212,7 +217,7 @@ fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> 
     let by_others = FINISHED_BY_OTHERS.contains(&call.resource.name.as_str());
     let named = if by_others { call.group_resource() } else { call.resource.group_kind() };
     let conflict = |what: &str, wanted: &str, found: &str, message: String| {
-        let own = format!("precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        let own = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
         Err(ApiError::conflict(&named, &call.info.name, if by_others { own } else { message }))
     };
     let (uid, version) = (meta::text(object, "uid"), meta::text(object, "resourceVersion"));
@@ -247,13 +252,12 @@ enum Step {
 fn plan(call: &Call, object: &Value, options: &DeleteOptions) -> Step {
     let resource = &call.resource;
     let core = resource.group.is_empty();
-    let is_pod = core && resource.name == "pods";
     let orphans = ORPHANING.contains(&(resource.group.as_str(), resource.name.as_str()));
     let propagation = options.propagation.or(orphans.then_some(Propagation::Orphan));
     if core && resource.name == "namespaces" {
         return plan_namespace(object, propagation, call.now);
     }
-    let grace = if is_pod { pod_grace(object, options.grace) } else { 0 };
+    let grace = if is_pod(call) { pod_grace(object, options.grace) } else { 0 };
     plan_object(object, grace, propagation, call.now)
 }
 
@@ -285,11 +289,20 @@ fn plan_object(object: &Value, grace: i64, propagation: Option<Propagation>, now
     if !keeps && grace == 0 {
         return Step::Remove;
     }
-    mark(&mut new, grace, now);
-    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
-        meta::set(&mut new, "generation", json!(generation + 1));
-    }
+    begin(&mut new, grace, now);
     Step::Mark(new)
+}
+
+/// Marks an object for the first time, which is a change.
+fn begin(object: &mut Value, grace: i64, now: jiff::Timestamp) {
+    mark(object, grace, now);
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
+        meta::set(object, "generation", json!(generation + 1));
+    }
+}
+
+fn is_pod(call: &Call) -> bool {
+    call.resource.group.is_empty() && call.resource.name == "pods"
 }
 
 fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp) {

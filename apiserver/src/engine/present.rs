@@ -79,6 +79,40 @@ pub fn partial_metadata(value: &Value, v1: bool) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" },
-        "metadata": value["metadata"],
+        "metadata": shown_metadata(value),
     })
+}
+
+/// An annotation that is a field of another name in upstream's internal form: only a whole object shows it.
+const FIELD_ANNOTATION: (&str, &str) = ("DaemonSet", "deprecated.daemonset.template.generation");
+
+/// The metadata of an object as it is shown alone.
+fn shown_metadata(value: &Value) -> Value {
+    let mut metadata = value["metadata"].clone();
+    if value["kind"] == FIELD_ANNOTATION.0
+        && let Some(annotations) = metadata["annotations"].as_object_mut()
+    {
+        annotations.remove(FIELD_ANNOTATION.1);
+        if annotations.is_empty() {
+            metadata.as_object_mut().map(|metadata| metadata.remove("annotations"));
+        }
+    }
+    metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_alone_has_no_annotation_that_is_a_field() {
+        let (_, annotation) = FIELD_ANNOTATION;
+        let alone = |kind: &str, annotations: Value| {
+            partial_metadata(&json!({"kind": kind, "metadata": {"name": "a", "annotations": annotations}}), true)["metadata"]
+                .clone()
+        };
+        assert_eq!(alone("DaemonSet", json!({annotation: "1"})), json!({"name": "a"}));
+        assert_eq!(alone("DaemonSet", json!({annotation: "1", "b": "c"}))["annotations"], json!({"b": "c"}));
+        assert_eq!(alone("Deployment", json!({annotation: "1"}))["annotations"], json!({annotation: "1"}));
+    }
 }

@@ -75,12 +75,16 @@ pub async fn page(call: &Call, options: &ListOptions) -> Result<Page, ApiError> 
     let mut entries = Vec::new();
     let mut next = None;
     let mut remaining = None;
-    let mut range = snapshot.range(&prefix, after.as_deref()).filter(|entry| options.selection.matches(entry));
+    let mut range = snapshot.range(&prefix, after.as_deref());
     while let Some(entry) = range.next() {
+        if !options.selection.matches(entry) {
+            continue;
+        }
         entries.push(entry.clone());
         if options.limit.is_some_and(|limit| entries.len() >= limit) {
+            // Whether what is left is selected is for the next page to tell.
             let left = range.by_ref().take(if options.selection.is_everything() { usize::MAX } else { 1 }).count();
-            if left > 0 {
+            if left > 0 && options.selection.fields.exact("metadata.name").is_none() {
                 next = Some(Token::after(&entry.key, &prefix, revision).encode());
                 remaining = Some(left).filter(|_| options.selection.is_everything());
                 cache.retain(revision, snapshot.clone());
