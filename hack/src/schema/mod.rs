@@ -21,6 +21,12 @@ pub struct Args {
     /// Compare with the committed tables instead of writing them.
     #[arg(long)]
     check: bool,
+    /// The release to read; `go mod download` brings its modules.
+    #[arg(long, default_value = modules::RELEASE)]
+    release: String,
+    /// Where the tables go instead of the committed ones' place: what a release changes shows in a diff.
+    #[arg(long, conflicts_with = "check")]
+    out: Option<PathBuf>,
 }
 
 /// Packages beside those of the served groups.
@@ -36,7 +42,7 @@ const MORE: [&str; 6] = [
 /// Makes or checks the tables.
 pub fn run(args: &Args) -> Result<()> {
     let folder = folder();
-    let modules = match Modules::find() {
+    let modules = match Modules::find(&args.release) {
         Ok(modules) => modules,
         Err(error) if args.check => {
             pintle_host::say!("skipped: {error:#}");
@@ -45,7 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
         Err(error) => return Err(error),
     };
     let tables = tables(&modules, &folder)?;
-    if args.check { check(&folder, &tables) } else { write(&folder, &tables) }
+    if args.check { check(&folder, &tables) } else { write(args.out.as_deref().unwrap_or(&folder), &tables) }
 }
 
 /// Where the committed tables are.

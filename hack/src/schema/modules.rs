@@ -14,18 +14,19 @@ pub const RELEASE: &str = "1.37.2";
 #[derive(Debug)]
 pub struct Modules {
     cache: PathBuf,
+    release: String,
 }
 
 impl Modules {
     /// Looks for the modules; an error says what is missing.
-    pub fn find() -> Result<Modules> {
+    pub fn find(release: &str) -> Result<Modules> {
         let out = Command::new("go").args(["env", "GOMODCACHE"]).output().context("the go command is not here")?;
         let cache = PathBuf::from(String::from_utf8(out.stdout)?.trim());
-        let modules = Modules { cache };
+        let modules = Modules { cache, release: release.to_owned() };
         for name in ["kubernetes", "api", "apimachinery", "apiextensions-apiserver", "kube-aggregator"] {
             let path = modules.path(name);
             if !path.is_dir() {
-                bail!("the Go module cache does not have k8s.io/{name} of Kubernetes v{RELEASE}");
+                bail!("the Go module cache does not have k8s.io/{name} of Kubernetes v{release}");
             }
         }
         Ok(modules)
@@ -33,8 +34,9 @@ impl Modules {
 
     /// Folder of the module `k8s.io/<name>`.
     pub fn path(&self, name: &str) -> PathBuf {
-        let minor = RELEASE.strip_prefix("1.").unwrap_or(RELEASE);
-        let version = if name == "kubernetes" { RELEASE.to_owned() } else { format!("0.{minor}") };
+        let release = &self.release;
+        let minor = release.strip_prefix("1.").unwrap_or(release);
+        let version = if name == "kubernetes" { release.clone() } else { format!("0.{minor}") };
         self.cache.join("k8s.io").join(format!("{name}@v{version}"))
     }
 
