@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn committed_tables_are_current() {
-        run(&Args { check: true }).unwrap();
+        run(&Args { check: true, release: modules::RELEASE.to_owned(), out: None }).unwrap();
     }
 
     #[test]
