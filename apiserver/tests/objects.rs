@@ -207,12 +207,15 @@ async fn scale_is_a_view_of_replicas() {
     assert_eq!(scaled.json()["spec"]["replicas"], 5);
     let now = server.ok("GET", &format!("{deployments}/d"), json!(null)).await;
     assert_eq!((&now["spec"]["replicas"], &now["metadata"]["generation"]), (&json!(5), &json!(2)));
+    let status = json!({"metadata": {"annotations": {"a": "b"}}, "status": {"replicas": 1}});
+    let shown = server.patch(&format!("{deployments}/d/status"), MERGE, status).await.json();
+    assert_eq!((&shown["metadata"]["annotations"]["a"], &shown["metadata"]["generation"]), (&json!("b"), &json!(2)));
     let scaler = &now["metadata"]["managedFields"][0];
     assert_eq!((&scaler["subresource"], scaler.get("time")), (&json!("scale"), None));
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_a_pod_on_its_way() {
+async fn a_pod_that_goes_is_shown_on_its_way() {
     let server = Server::with_namespace().await;
     let pods = "/api/v1/namespaces/n/pods";
     let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -222,6 +225,22 @@ async fn a_dry_run_shows_a_pod_on_its_way() {
     assert_eq!(shown["metadata"]["generation"], 2);
     let kept = server.ok("GET", &format!("{pods}/a"), json!(null)).await;
     assert_eq!(kept["metadata"].get("deletionTimestamp"), None);
+    let gone = server.ok("DELETE", &format!("{pods}/a"), json!(null)).await;
+    assert_eq!(
+        (&gone["metadata"]["generation"], &gone["metadata"]["deletionGracePeriodSeconds"]),
+        (&json!(2), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn a_dry_run_gives_nothing_back() {
+    let server = Server::with_namespace().await;
+    let services = "/api/v1/namespaces/n/services";
+    let service = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
+    let made = server.ok("POST", services, service).await;
+    server.ok("DELETE", &format!("{services}/a?dryRun=All"), json!(null)).await;
+    let address = made["spec"]["clusterIP"].as_str().expect("address");
+    server.ok("GET", &format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"), json!(null)).await;
 }
 
 #[tokio::test]

@@ -166,13 +166,13 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
                 return Ok(Deleted::Going(value));
             }
             (Ok(revision), _) => {
-                if options.dry_run && is_pod(call) {
-                    // What would be gone is shown on its way.
-                    begin(&mut current.value, 0, call.now);
-                    return Ok(Deleted::Gone(current.value));
+                if !options.dry_run {
+                    admission::released(call, &current.value).await;
                 }
-                admission::released(call, &current.value).await;
-                if meta::is_deleting(&current.value) {
+                if is_pod(call) && !meta::is_deleting(&current.value) {
+                    // A pod goes by way of its mark.
+                    begin(&mut current.value, 0, call.now);
+                } else if meta::is_deleting(&current.value) {
                     meta::set(&mut current.value, "deletionGracePeriodSeconds", json!(0));
                 }
                 if revision > 0 {
@@ -217,7 +217,8 @@ fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> 
     let by_others = FINISHED_BY_OTHERS.contains(&call.resource.name.as_str());
     let named = if by_others { call.group_resource() } else { call.resource.group_kind() };
     let conflict = |what: &str, wanted: &str, found: &str, message: String| {
-        let own = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        let failed = if call.resource.name == "namespaces" { "Precondition failed" } else { "precondition failed" };
+        let own = format!("{failed}: {what} in precondition: {wanted}, {what} in object meta: {found}");
         Err(ApiError::conflict(&named, &call.info.name, if by_others { own } else { message }))
     };
     let (uid, version) = (meta::text(object, "uid"), meta::text(object, "resourceVersion"));

@@ -17,6 +17,9 @@ use crate::registry::{self, Generation, disabled};
 /// A write is retried so often when others write meanwhile.
 const TRIES: usize = 100;
 
+/// What is written through these makes no new generation.
+const UNCOUNTED: [&str; 3] = ["binding", "status", "approval"];
+
 /// How the new object comes out of the old one, both in the served form. It may be called more than once.
 pub type Make<'a> = &'a (dyn Fn(&Value) -> Result<Value, ApiError> + Send + Sync);
 
@@ -195,8 +198,8 @@ async fn prepare(
     let counted = !rules.disabled.is_empty() && rules.pod_spec.is_none() && counts(call, new, &old.value);
     disabled::apply(rules, new, Some(&old.value));
     codec::normalize(call.state.schema, new);
-    let bound = call.info.subresource == "binding";
-    if !bound && (counted || counts(call, new, &old.value)) {
+    let uncounted = UNCOUNTED.contains(&call.info.subresource.as_str());
+    if !uncounted && (counted || counts(call, new, &old.value)) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
     }

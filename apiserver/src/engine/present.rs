@@ -86,10 +86,15 @@ pub fn partial_metadata(value: &Value, v1: bool) -> Value {
 /// An annotation that is a field of another name in upstream's internal form: only a whole object shows it.
 const FIELD_ANNOTATION: (&str, &str) = ("DaemonSet", "deprecated.daemonset.template.generation");
 
+/// Whether the metadata of such a kind can be shown alone as it is stored.
+pub fn shows_stored_metadata(kind: &str) -> bool {
+    kind != FIELD_ANNOTATION.0
+}
+
 /// The metadata of an object as it is shown alone.
 fn shown_metadata(value: &Value) -> Value {
     let mut metadata = value["metadata"].clone();
-    if value["kind"] == FIELD_ANNOTATION.0
+    if !value["kind"].as_str().is_none_or(shows_stored_metadata)
         && let Some(annotations) = metadata["annotations"].as_object_mut()
     {
         annotations.remove(FIELD_ANNOTATION.1);

@@ -140,22 +140,23 @@ pub async fn list(call: &Call) -> Answer {
     let meta = list_meta(&page);
     let accepted = call.accepted;
     let stored_form = call.resource.serves_stored_form();
+    let stored_metadata = stored_form && present::shows_stored_metadata(&call.resource.kind);
     match (accepted.form, accepted.encoding, accepted.pretty) {
         (Form::Object, Encoding::Json, false) if stored_form => {
             let kind = format!("{}List", call.resource.kind);
             let empty = json!({"kind": kind, "apiVersion": call.resource.api_version(), "metadata": meta, "items": []});
             joined(call, page, &empty, Item::Object)
         }
-        (Form::Table(v1), Encoding::Json, false) if stored_form => {
+        (Form::Table(v1), Encoding::Json, false) if stored_metadata => {
             let include = Include::parse(&call.query)?;
             let empty = table::render(call, &[], meta, include, v1, true);
             let (rules, now) = (call.resource.rules, call.now);
             joined(call, page, &empty, Item::Row { include, meta_version: meta_version(v1), rules, now })
         }
-        (Form::Metadata(v1), Encoding::Json, false) if stored_form => {
+        (Form::Metadata(v1), Encoding::Json, false) if stored_metadata => {
             joined(call, page, &metadata_list(v1, meta, Vec::new()), Item::Metadata(meta_version(v1)))
         }
-        (Form::Metadata(v1), Encoding::Protobuf, _) if stored_form => {
+        (Form::Metadata(v1), Encoding::Protobuf, _) if stored_metadata => {
             let list = codec::protobuf_metadata_list(call, &page, &meta, meta_version(v1))?;
             Ok(join::protobuf(list, &accepted.content_type(false)))
         }
