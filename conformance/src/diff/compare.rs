@@ -153,6 +153,7 @@ fn body(answer: &Answer, sent: &str) -> Value {
         answer.json().unwrap_or_else(|| events(&answer.body))
     };
     scrub::value(&mut value, sent);
+    scrub::generated(&mut value, sent);
     value
 }
 

@@ -13,6 +13,7 @@ mod known;
 mod kubectl;
 mod limits;
 mod objects;
+mod own;
 mod patch_bodies;
 mod patches;
 mod score;

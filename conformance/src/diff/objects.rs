@@ -15,6 +15,7 @@ use super::changes::{self, Change};
 use super::compare::{Comparison, Difference};
 use super::corpus::{Corpus, Sample};
 use super::generate::Generator;
+use super::own::Own;
 use super::score::Found;
 use super::servers::Pair;
 use super::wire::{Request, Status};
@@ -60,6 +61,7 @@ struct Anchor {
     /// As upstream completed it, without what is upstream's own.
     live: Option<Value>,
     versions: (String, String),
+    own: Own,
 }
 
 /// Runs the feed: first with the kinds that leave others alone, then with those that do not.
@@ -136,7 +138,7 @@ async fn anchor(pair: &Pair, sample: &Sample, found: &mut Found) -> anyhow::Resu
     let namespace = if matches!(resource.kind, "LimitRange" | "ResourceQuota") { BINDING } else { NAMESPACE };
     let values = [("ns".to_owned(), namespace.to_owned())];
     super::corpus::substitute(&mut sample.object, &values.into());
-    let mut anchor = Anchor { sample, namespace, ty, live: None, versions: Default::default() };
+    let mut anchor = Anchor { sample, namespace, ty, live: None, versions: Default::default(), own: Own::default() };
     let request = Request::json("POST", anchor.sample.collection(namespace), &anchor.sample.object);
     let comparison = pair.compare(&request).await?;
     found.add(&anchor.sample.kind(), comparison.clone());
@@ -163,6 +165,7 @@ async fn settle(pair: &Pair, anchors: &mut [Anchor]) -> anyhow::Result<()> {
             let versions = (version(upstream.json()), version(ours.json()));
             changed |= anchor.versions != versions;
             anchor.versions = versions;
+            anchor.own.learn(&upstream.json().unwrap_or_default(), &ours.json().unwrap_or_default());
             anchor.live = upstream.json().map(without_own);
         }
         if !changed || tokio::time::Instant::now() > deadline {
@@ -236,9 +239,9 @@ async fn pair_compare(pair: &Pair, anchors: &[Anchor], case: &Case) -> anyhow::R
     let anchor = &anchors[case.sample];
     let request = request(anchor, case);
     let (theirs, own) = &anchor.versions;
-    let (upstream, ours) = (request.replaced(VERSION, theirs), request.replaced(VERSION, own));
+    let (upstream, ours) = (request.replaced(VERSION, theirs), anchor.own.told(&request.replaced(VERSION, own)));
     let (upstream, ours) = tokio::try_join!(pair.upstream.send(&upstream), pair.ours.send(&ours))?;
-    Ok(super::compare::answers(&request, upstream, ours))
+    Ok(super::compare::answers(&request, upstream, anchor.own.heard(ours)))
 }
 
 fn request(anchor: &Anchor, case: &Case) -> Request {

@@ -1,10 +1,9 @@
 //! Feed 3: sequences of patches. An object is created or applied, then two to four managers patch, apply and update it;
 //! compared is every answer, managed fields included. A sequence ends at its first difference.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use pintle_machinery::schema::StructType;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -15,10 +14,11 @@ use super::changes;
 use super::compare::{self, Comparison};
 use super::corpus::{Corpus, Sample, escape};
 use super::generate::Generator;
+use super::own::Own;
 use super::patch_bodies;
 use super::score::Found;
 use super::servers::Pair;
-use super::wire::{Answer, Request, Status};
+use super::wire::{Request, Status};
 
 /// Where the objects are.
 const NAMESPACE: &str = "patched";
@@ -30,8 +30,6 @@ const LENGTH: u64 = 4;
 const AT_ONCE: usize = 5;
 /// Sequences to make one difference small.
 const SHRINK: usize = 6;
-/// Metadata that nobody is told to change.
-const COUNTED: [&str; 2] = ["resourceVersion", "managedFields"];
 /// Kinds whose names are bound to their content.
 const LEFT_OUT: [&str; 2] = ["ClusterTrustBundle", "IPAddress"];
 
@@ -158,43 +156,6 @@ impl Sequence {
     }
 }
 
-/// What each server makes up itself: upstream's value and ours. Requests are made of upstream's answers, and ours is told
-/// its own.
-#[derive(Default)]
-struct Own(BTreeMap<String, String>);
-
-impl Own {
-    /// Notes where two answers that say the same have other words.
-    fn learn(&mut self, upstream: &Value, ours: &Value) {
-        match (upstream, ours) {
-            (Value::Object(left), Value::Object(right)) => {
-                for (name, value) in left.iter().filter(|(name, _)| !COUNTED.contains(&name.as_str())) {
-                    right.get(name).into_iter().for_each(|other| self.learn(value, other));
-                }
-            }
-            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-                left.iter().zip(right).for_each(|(value, other)| self.learn(value, other));
-            }
-            (Value::String(left), Value::String(right)) if left != right && left.parse::<Timestamp>().is_err() => {
-                self.0.insert(left.clone(), right.clone());
-            }
-            _ => {}
-        }
-    }
-
-    fn told(&self, request: &Request) -> Request {
-        self.0.iter().fold(request.clone(), |request, (upstream, ours)| request.replaced(upstream, ours))
-    }
-
-    fn heard(&self, mut answer: Answer) -> Answer {
-        if let Ok(text) = std::str::from_utf8(&answer.body) {
-            let text = self.0.iter().fold(text.to_owned(), |text, (upstream, ours)| text.replace(ours, upstream));
-            answer.body = text.into_bytes();
-        }
-        answer
-    }
-}
-
 /// Plays a sequence until its end or a difference, then removes the object.
 async fn play(pair: &Pair, sequence: &Sequence) -> anyhow::Result<Vec<Comparison>> {
     let mut rng = StdRng::seed_from_u64(sequence.seed);
@@ -268,28 +229,4 @@ async fn shrink(pair: &Pair, sequence: &Sequence, comparisons: &mut [Comparison]
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_server_is_told_what_it_made_up_itself() {
-        let live = |uid: &str, address: &str, version: &str| {
-            json!({"metadata": {"name": "p1", "uid": uid, "resourceVersion": version, "creationTimestamp": "2026-01-02T03:04:05Z"},
-                "spec": {"clusterIP": address, "clusterIPs": [address]}})
-        };
-        let (theirs, mine) = (live("u-1", "10.97.1.2", "7"), live("u-2", "10.97.200.9", "8"));
-        let mut own = Own::default();
-        own.learn(&theirs, &mine);
-        let patch = json!([{"op": "test", "path": "/spec/clusterIP", "value": "10.97.1.2"}, {"op": "add", "path": "/x", "value": "u-1"}]);
-        let told = own.told(&Request::json("PATCH", "/p1", &patch));
-        assert_eq!(
-            String::from_utf8(told.body).unwrap(),
-            patch.to_string().replace("10.97.1.2", "10.97.200.9").replace("u-1", "u-2")
-        );
-        let heard = own.heard(Answer { body: mine.to_string().into_bytes(), ..Answer::default() });
-        assert_eq!(heard.json(), Some(live("u-1", "10.97.1.2", "8")));
-    }
 }

@@ -91,6 +91,26 @@ fn object(map: &mut Map<String, Value>, sent: &str) {
     }
 }
 
+/// Names that the server made of the prefix that was sent, wherever a failure tells them.
+pub fn generated(value: &mut Value, sent: &str) {
+    let sent: Value = serde_json::from_str(sent).unwrap_or_default();
+    let text = |field: &str| sent["metadata"][field].as_str().unwrap_or_default();
+    let prefix = text("generateName");
+    if value["kind"] == "Status" && !prefix.is_empty() && text("name").is_empty() {
+        let name = pattern(&format!("{}[a-z0-9]{{5}}", regex::escape(prefix)));
+        named(value, &name, &format!("{prefix}<generated>"));
+    }
+}
+
+fn named(value: &mut Value, name: &Regex, instead: &str) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|value| named(value, name, instead)),
+        Value::Array(items) => items.iter_mut().for_each(|value| named(value, name, instead)),
+        Value::String(text) => *text = name.replace_all(text, regex::NoExpand(instead)).into_owned(),
+        _ => {}
+    }
+}
+
 /// What a manager's entry is sorted by. Servers sort by time before: within a second or not is chance.
 fn manager(entry: &Value) -> String {
     ["operation", "manager", "subresource", "apiVersion"].map(|field| entry[field].to_string()).join(" ")
@@ -240,6 +260,15 @@ mod tests {
         let before = answer.clone();
         value(&mut answer, r#"{"clusterIP":"10.97.3.4","nodePort":31000}"#);
         assert_eq!(answer, before);
+    }
+
+    #[test]
+    fn failures_lose_names_of_the_servers_making() {
+        let mut answer =
+            json!({"kind": "Status", "message": "Pod \"a-x7k2p\" is invalid", "details": {"name": "a-x7k2p"}});
+        generated(&mut answer, r#"{"metadata":{"generateName":"a-"}}"#);
+        let expected = json!({"kind": "Status", "message": "Pod \"a-<generated>\" is invalid", "details": {"name": "a-<generated>"}});
+        assert_eq!(answer, expected);
     }
 
     #[test]
