@@ -105,20 +105,30 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
     Ok(())
 }
 
-/// Takes what the object needs, refuses what is not allowed, charges quotas. The object is valid.
-pub async fn admit(
+/// Takes what the object needs: before it is validated, for what can't be had is told alone.
+pub async fn reserve(
     call: &Call,
-    operation: Operation,
     new: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
     let service =
         call.resource.group.is_empty() && call.resource.name == "services" && call.info.subresource.is_empty();
-    let mut reservation = match service {
-        true => services::reserve(call, new, old, dry_run).await?,
-        false => Reservation::default(),
-    };
+    match service {
+        true => services::reserve(call, new, old, dry_run).await,
+        false => Ok(Reservation::default()),
+    }
+}
+
+/// Refuses what is not allowed, charges quotas. The object is valid; what was reserved for it is given back if it is refused.
+pub async fn admit(
+    call: &Call,
+    operation: Operation,
+    new: &Value,
+    old: Option<&Value>,
+    dry_run: bool,
+    mut reservation: Reservation,
+) -> Result<Reservation, ApiError> {
     match check_and_charge(call, operation, new, old, dry_run).await {
         Ok(charge) => {
             reservation.charge = charge;

@@ -11,7 +11,7 @@ use super::{Answer, Call, meta, present, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
-use crate::registry::{Context, Generation, disabled};
+use crate::registry::{self, Context, Generation, disabled};
 
 /// How often a generated name that is taken is replaced.
 const GENERATE_TRIES: usize = 8;
@@ -31,6 +31,7 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
     let wants_revision = meta::text(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0);
     let labelled = is_labelled(&object);
     meta::fill_new(&mut object, resource.namespaced.then_some(call.info.namespace.as_str()), call.now);
+    meta::single_owners(call, &mut object);
     codec::complete(call, &mut object);
     let may_generate = !meta::text(&object, "generateName").is_empty();
     let generated = meta::text(&object, "name").is_empty() && may_generate;
@@ -106,18 +107,18 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     }
     disabled::apply(rules, &mut object, None);
     codec::normalize(call.state.schema, &mut object);
+    let reservation = admission::reserve(call, &mut object, None, dry_run).await?;
     let errors = faults(call, &context, &object);
     let name = meta::text(&object, "name").to_owned();
     if !errors.is_empty() {
+        reservation.undo(call).await;
         return Err(ApiError::invalid(&resource.group_kind(), &name, errors));
     }
-    if let Some(warnings) = rules.warnings {
-        warnings(&context, &object, None).into_iter().for_each(|warning| call.warn(warning));
-    }
+    registry::warnings(rules, &context, &object, None).into_iter().for_each(|warning| call.warn(warning));
     if let Some(complete) = rules.complete_create {
         complete(&mut object);
     }
-    let reservation = admission::admit(call, Operation::Create, &mut object, None, dry_run).await?;
+    let reservation = admission::admit(call, Operation::Create, &object, None, dry_run, reservation).await?;
     if wants_revision && !dry_run {
         reservation.undo(call).await;
         let message = "resourceVersion should not be set on objects to be created";

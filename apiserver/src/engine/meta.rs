@@ -121,13 +121,13 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
     let path = Path::new("metadata");
     let check_name = rules.validate_name.unwrap_or(subdomain_name);
     let (name, generate) = (text(object, "name"), text(object, "generateName"));
-    if !generate.is_empty() {
+    if !generate.is_empty() && !rules.names_itself {
         errors.invalid_each(&path.child("generateName"), generate, check_name(generate, true));
     }
-    if name.is_empty() {
-        errors.required(&path.child("name"), "name or generateName is required");
-    } else {
-        errors.invalid_each(&path.child("name"), name, check_name(name, false));
+    match name {
+        _ if rules.names_itself => {}
+        "" => errors.required(&path.child("name"), "name or generateName is required"),
+        name => errors.invalid_each(&path.child("name"), name, check_name(name, false)),
     }
     let namespace = text(object, "namespace");
     match (namespaced, namespace.is_empty()) {
@@ -141,6 +141,29 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
     }
     errors.extend(validate_common(object, rules));
     errors
+}
+
+/// Owners that are told twice are kept once, and the client is told.
+pub fn single_owners(call: &super::Call, object: &mut Value) {
+    let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() else { return };
+    let mut kept: Vec<Value> = Vec::new();
+    let mut twice: Vec<String> = Vec::new();
+    for owner in std::mem::take(owners) {
+        let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
+        if !kept.contains(&owner) {
+            kept.push(owner);
+        } else if !twice.contains(&uid) {
+            twice.push(uid);
+        }
+    }
+    *owners = kept;
+    if !twice.is_empty() {
+        call.warn(format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        ));
+    }
 }
 
 /// Errors in an updated object's metadata.

@@ -6,12 +6,32 @@ use super::Rules;
 use super::value::{at, get_mut};
 
 /// Such fields of containers.
-const OF_CONTAINERS: [&str; 5] = [
+const OF_CONTAINERS: [&str; 6] = [
+    "volumeMounts[].bindMountOptions",
     "livenessProbe.httpGet.protocol",
     "readinessProbe.httpGet.protocol",
     "startupProbe.httpGet.protocol",
     "lifecycle.postStart.httpGet.protocol",
     "lifecycle.preStop.httpGet.protocol",
+];
+
+/// Such fields of pods.
+const OF_PODS: [&str; 15] = [
+    "schedulingGroup",
+    "evictionResponders",
+    "volumes[].secret.defaultUser",
+    "volumes[].secret.items[].user",
+    "volumes[].configMap.defaultUser",
+    "volumes[].configMap.items[].user",
+    "volumes[].downwardAPI.defaultUser",
+    "volumes[].downwardAPI.items[].user",
+    "volumes[].projected.defaultUser",
+    "volumes[].projected.sources[].secret.items[].user",
+    "volumes[].projected.sources[].configMap.items[].user",
+    "volumes[].projected.sources[].downwardAPI.items[].user",
+    "volumes[].projected.sources[].serviceAccountToken.user",
+    "volumes[].projected.sources[].clusterTrustBundle.user",
+    "volumes[].projected.sources[].podCertificate.user",
 ];
 
 /// What the rules of a kind say, and all pods have in common.
@@ -20,7 +40,7 @@ pub fn apply(rules: &Rules, new: &mut Value, old: Option<&Value>) {
     let Some(place) = rules.pod_spec else { return };
     let old = old.map(|old| at(old, place));
     if let Some(spec) = get_mut(new, place) {
-        drop(&["schedulingGroup", "evictionResponders"], spec, old);
+        drop(&OF_PODS, spec, old);
         for list in ["containers", "initContainers", "ephemeralContainers"] {
             let paths = OF_CONTAINERS.map(|path| format!("{list}[].{path}"));
             drop(&paths.each_ref().map(String::as_str), spec, old);
@@ -83,5 +103,22 @@ mod tests {
         let mut new = object.clone();
         drop(&paths, &mut new, Some(&json!({"b": {"c": 0}, "d": [{}, {"e": 1}]})));
         assert_eq!(new, json!({"b": {"c": 2}, "d": [{"e": 3, "f": 4}, {}]}));
+    }
+
+    #[test]
+    fn pods_have_no_fields_behind_gates() {
+        let rules = Rules { pod_spec: Some("spec"), ..Rules::NONE };
+        let with = json!({"spec": {
+            "volumes": [{"name": "v", "configMap": {"name": "c", "defaultUser": 1, "items": [{"key": "k", "user": 1}]}}],
+            "containers": [{"volumeMounts": [{"name": "v", "bindMountOptions": ["x"]}]}]}});
+        let without = json!({"spec": {
+            "volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"key": "k"}]}}],
+            "containers": [{"volumeMounts": [{"name": "v"}]}]}});
+        let mut new = with.clone();
+        apply(&rules, &mut new, None);
+        assert_eq!(new, without);
+        let mut new = with.clone();
+        apply(&rules, &mut new, Some(&with));
+        assert_eq!(new, with);
     }
 }

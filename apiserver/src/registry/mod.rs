@@ -120,6 +120,8 @@ pub struct Rules {
     pub pod_spec: Option<&'static str>,
     /// Fields behind gates that are off, by dotted paths (`a[].b` for all items): they go unless the old object has them.
     pub disabled: &'static [&'static str],
+    /// The kind's own rules check a new object's name; what it is made of is not checked.
+    pub names_itself: bool,
     /// Finalizers may have names without a domain.
     pub free_finalizers: bool,
     /// An update checks `generateName` as a creation does.
@@ -166,10 +168,29 @@ impl Rules {
         reset_by_status: &["spec"],
         pod_spec: None,
         disabled: &[],
+        names_itself: false,
         free_finalizers: false,
         renames: false,
         metadata_last: false,
     };
+}
+
+/// Warnings about an object, new or changed.
+pub fn warnings(rules: &Rules, context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let generation = |object: &Value| value::int(object, "metadata.generation");
+    // About a pod that is still the same nothing new is to be said.
+    let news = old.is_none_or(|old| generation(old) != generation(new));
+    let place = rules.pod_spec.filter(|_| news && context.subresource.is_none());
+    let mut told = place.map(|place| validate::pod_warnings(new, place)).unwrap_or_default();
+    if let Some(own) = rules.warnings {
+        told.splice(0..0, own(context, new, old));
+    }
+    told
+}
+
+/// What is wrong with the cluster addresses that a Service asks for, which is told alone.
+pub fn cluster_addresses(service: &Value) -> ErrorList {
+    validate::network::cluster_addresses(service)
 }
 
 /// The rules of a resource by group and plural name. They see objects in the storage version.

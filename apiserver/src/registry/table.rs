@@ -31,7 +31,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "pods",
         Rules {
-            disabled: &["status.nodeAllocatableResourceClaimStatuses"],
+            warnings: Some(validate::warnings::pod),
+            disabled: &["status.nodeAllocatableResourceClaimStatuses", "status.volumeHealth"],
             renames: true,
             reset_by_status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
             pod_spec: Some("spec"),
@@ -70,7 +71,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "replicationcontrollers",
         Rules {
+            warnings: Some(validate::warnings::workload),
             pod_spec: Some("spec.template.spec"),
+            names_itself: true,
             validate_create: Some(validate::workload::replication_controller),
             validate_update: Some(validate::workload::replication_controller_update),
             fields: &["status.replicas"],
@@ -111,6 +114,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             renames: true,
             keeps_status: true,
             disabled: &["spec.configSource", "spec.podPreemptionPolicy", "status.config"],
+            warnings: Some(validate::warnings::node),
             validate_create: Some(validate::config::node),
             validate_update: Some(validate::config::node_update),
             fields: &["spec.unschedulable"],
@@ -222,6 +226,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "limitranges",
         Rules {
+            prepare_create: Some(prepare::limit_range_create),
             created_by_update: true,
             renames: true,
             validate_create: Some(validate::limit_range::limit_range),
@@ -242,6 +247,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "",
         "persistentvolumes",
         Rules {
+            warnings: Some(validate::warnings::volume),
             renames: true,
             validate_create: Some(validate::storage::volume),
             validate_update: Some(validate::storage::volume_update),
@@ -268,6 +274,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "deployments",
         Rules {
+            warnings: Some(validate::warnings::workload),
             reset_by_status: &["spec", "metadata.labels"],
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::deployment),
@@ -280,6 +287,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "replicasets",
         Rules {
+            warnings: Some(validate::warnings::workload),
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::replica_set),
             validate_update: Some(validate::workload::replica_set_update),
@@ -305,6 +313,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         APPS,
         "statefulsets",
         Rules {
+            warnings: Some(validate::warnings::stateful_set),
             validate_name: Some(names::label),
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::workload::stateful_set),
@@ -327,6 +336,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "jobs",
         Rules {
+            warnings: Some(validate::warnings::workload),
             disabled: &["spec.scheduling"],
             complete_create: Some(prepare::job_complete),
             pod_spec: Some("spec.template.spec"),
@@ -343,6 +353,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "batch",
         "cronjobs",
         Rules {
+            warnings: Some(validate::warnings::workload),
             disabled: &["spec.jobTemplate.spec.scheduling"],
             pod_spec: Some("spec.jobTemplate.spec.template.spec"),
             validate_create: Some(validate::job::cron_job),
@@ -437,6 +448,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "servicecidrs",
         Rules {
+            reset_by_status: &["spec", "metadata"],
             validate_create: Some(validate::addresses::range),
             validate_update: Some(validate::addresses::range_update),
             ..shown(columns::SERVICECIDRS, cells::servicecidrs)
@@ -516,6 +528,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         STORAGE,
         "csinodes",
         Rules {
+            reset_by_status: &["spec", "metadata"],
             renames: true,
             disabled: &["status.storageHealth"],
             validate_create: Some(validate::classes::node),
@@ -647,6 +660,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         ADMISSION,
         "validatingadmissionpolicies",
         Rules {
+            reset_by_status: &["spec", "metadata"],
             free_finalizers: true,
             renames: true,
             validate_create: Some(validate::policies::validating),
@@ -737,10 +751,12 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         Rules {
+            validate_create: Some(validate::definitions::definition),
+            validate_update: Some(validate::definitions::definition_update),
+            prepare_create: Some(prepare::definition_create),
             generation: Generation::Counted(&[]),
             versioned_update: true,
             free_finalizers: true,
-            reset_by_status: &["spec", "metadata"],
             ..shown(columns::CUSTOMRESOURCEDEFINITIONS, cells::customresourcedefinitions)
         },
     ),
@@ -758,6 +774,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resource.k8s.io",
         "devicetaintrules",
         Rules {
+            reset_by_status: &["spec", "metadata"],
             validate_create: Some(validate::devices::taint_rule),
             validate_update: Some(validate::devices::taint_rule_update),
             generation: Generation::Counted(&[]),
@@ -780,13 +797,14 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resource.k8s.io",
         "resourceclaims",
         Rules {
+            reset_by_status: &["spec", "metadata"],
             disabled: &[
                 "spec.devices.requests[].exactly.derivedAttributes",
                 "spec.devices.requests[].firstAvailable[].derivedAttributes",
             ],
             renames: true,
-            validate_create: Some(validate::devices::claim),
-            validate_update: Some(validate::devices::claim_update),
+            validate_create: Some(validate::claims::claim),
+            validate_update: Some(validate::claims::claim_update),
             ..shown(columns::RESOURCECLAIMS, cells::resourceclaims)
         },
     ),
@@ -799,8 +817,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
                 "spec.spec.devices.requests[].firstAvailable[].derivedAttributes",
             ],
             renames: true,
-            validate_create: Some(validate::devices::template),
-            validate_update: Some(validate::devices::template_update),
+            validate_create: Some(validate::claims::template),
+            validate_update: Some(validate::claims::template_update),
             ..shown(columns::RESOURCECLAIMTEMPLATES, cells::name_and_age)
         },
     ),

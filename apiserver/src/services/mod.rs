@@ -45,6 +45,10 @@ pub async fn reserve(
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
     let v6 = call.state.config.service_cidr.addr().is_ipv6();
+    let faults = crate::registry::cluster_addresses(new);
+    if !faults.is_empty() {
+        return Err(ApiError::invalid(&call.resource.group_kind(), meta::text(new, "name"), faults));
+    }
     plan::fill_families(new, v6);
     check_families(call, new, if v6 { "IPv6" } else { "IPv4" })?;
     let held = old.map(claims_of).unwrap_or_default();
@@ -98,7 +102,9 @@ async fn fill(
     dry_run: bool,
     taken: &mut Vec<Claim>,
 ) -> Result<(), ApiError> {
-    if plan::needs_address(new) {
+    // One that is had stays: another one is refused where the object is validated.
+    let had = held.iter().any(|claim| matches!(claim, Claim::Address(_)));
+    if plan::needs_address(new) && !(had && new["spec"]["clusterIP"].as_str().is_some_and(|text| !text.is_empty())) {
         let wanted = new["spec"]["clusterIP"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let address = match wanted {
             Some(text) => claim_address(call, new, &text, held, dry_run, taken).await?,
@@ -213,7 +219,8 @@ async fn claim_port(
         errors.invalid(at, json!(wanted), why);
         Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
     };
-    if wanted != 0 && !range.contains(&wanted) {
+    // A dry run looks at who has a port, not at where it is.
+    if wanted != 0 && !dry_run && !range.contains(&wanted) {
         return refuse(format!(
             "provided port is not in the valid range. The range of valid ports is {}-{}",
             range.start(),
@@ -225,7 +232,11 @@ async fn claim_port(
         port => vec![port],
     };
     for port in candidates {
-        if dry_run || try_port(&call.state, service, port).await? {
+        let free = match dry_run {
+            true => call.state.store.get(&format!("{PORTS}{port}")).await.map_err(storage_error)?.is_none(),
+            false => try_port(&call.state, service, port).await?,
+        };
+        if free {
             if !dry_run {
                 taken.push(Claim::Port(port));
             }

@@ -18,11 +18,11 @@ pub fn pod_create(context: &Context<'_>, pod: &mut Value) {
     set(pod, "status", status);
 }
 
-/// A Pod's class stays what it was on creation.
+/// A Pod's class stays what it was on creation, where a status does not tell it.
 pub fn pod_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
     let class = text(old, "status.qosClass").to_owned();
     if !class.is_empty() {
-        set(object_mut(new, "status"), "qosClass", class);
+        default(object_mut(new, "status"), "qosClass", class);
     }
 }
 
@@ -120,6 +120,22 @@ pub fn account_create(_context: &Context<'_>, account: &mut Value) {
 /// The same when it is written again.
 pub fn account_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
     account_create(context, new);
+}
+
+/// A new definition is stored in its storage version.
+pub fn definition_create(_context: &Context<'_>, definition: &mut Value) {
+    let versions = items(definition, "spec.versions").iter();
+    let stored: Vec<Value> =
+        versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).take(1).collect();
+    set(definition, "status", json!({}));
+    if !stored.is_empty() {
+        set(&mut definition["status"], "storedVersions", stored);
+    }
+}
+
+/// A LimitRange without a name gets one.
+pub fn limit_range_create(_context: &Context<'_>, range: &mut Value) {
+    default(object_mut(range, "metadata"), "name", uuid::Uuid::new_v4().to_string());
 }
 
 /// A new volume is pending, since now.

@@ -104,12 +104,12 @@ pub fn binding(context: &Context<'_>, binding: &Value) -> ErrorList {
     for (index, subject) in items(binding, "subjects").iter().enumerate() {
         self::subject(&mut errors, context, subject, &Path::new("subjects").index(index));
     }
-    if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    }
     let subjects = items(binding, "subjects").iter().enumerate();
     for (index, _) in subjects.filter(|(_, subject)| text(subject, "name").is_empty()) {
         errors.required(&Path::new("subjects").index(index).child("name"), "");
+    }
+    if name.is_empty() {
+        errors.required(&path.child("name"), "");
     }
     errors
 }

@@ -67,7 +67,8 @@ pub fn address(_context: &Context<'_>, address: &Value) -> ErrorList {
 pub fn address_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = address(context, new);
     if at(new, "spec.parentRef") != at(old, "spec.parentRef") {
-        errors.invalid(&Path::new("spec").child("parentRef"), Value::Null, IMMUTABLE);
+        let error = FieldError::new(Fault::Invalid, &Path::new("spec").child("parentRef"), Value::Null, IMMUTABLE);
+        errors.push(error.shown_as("null"));
     }
     errors
 }

@@ -70,22 +70,32 @@ fn source(errors: &mut ErrorList, source: &Value, path: &Path) {
 }
 
 fn inline(errors: &mut ErrorList, volume: &Value, path: &Path) {
-    const OUT_OF_PLACE: [&str; 6] = [
-        "capacity",
-        "claimRef",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeMode",
-        "volumeAttributesClassName",
-    ];
-    const DEFAULTS: [&str; 2] = ["persistentVolumeReclaimPolicy", "volumeMode"];
-    super::storage::inline_source(errors, volume, path);
-    for field in OUT_OF_PLACE.into_iter().filter(|field| has(volume, field) && !DEFAULTS.contains(field)) {
-        errors.forbidden(&path.child(field), "may not be specified in the context of inline volumes");
-    }
+    const DETAIL: &str = "may not be specified in the context of inline volumes";
+    let told = |errors: &mut ErrorList, fields: &[&str]| {
+        for field in fields.iter().filter(|field| has(volume, field)) {
+            errors.forbidden(&path.child(field), DETAIL);
+        }
+    };
+    told(errors, &["claimRef", "capacity"]);
     if !has(volume, "csi") {
         errors.required(&path.child("csi"), "has to be specified in the context of inline volumes");
     }
+    super::storage::modes(errors, volume, path, "");
+    let policy = text(volume, "persistentVolumeReclaimPolicy");
+    if !matches!(policy, "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    told(errors, &["nodeAffinity"]);
+    super::storage::one_source(errors, volume, path);
+    if !text(volume, "storageClassName").is_empty() {
+        errors.forbidden(&path.child("storageClassName"), DETAIL);
+    }
+    if !matches!(text(volume, "volumeMode"), "" | "Filesystem") {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.forbidden(&path.child("volumeMode"), detail);
+    }
+    told(errors, &["volumeAttributesClassName"]);
 }
 
 fn status(errors: &mut ErrorList, status: &Value, path: &Path) {
@@ -129,5 +139,34 @@ mod tests {
             ),
             "s.inlineVolumeSpec.storageClassName: Forbidden: may not be specified in the context of inline volumes"
         );
+    }
+
+    #[test]
+    fn inline_volumes() {
+        let faults = |more: Value| {
+            let mut volume = json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}});
+            volume.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let mut errors = ErrorList::new();
+            inline(&mut errors, &volume, &Path::new("v"));
+            errors.to_string()
+        };
+        for (given, expected) in [
+            (json!({}), ""),
+            (json!({"claimRef": {}}), "v.claimRef: Forbidden: may not be specified in the context of inline volumes"),
+            (
+                json!({"persistentVolumeReclaimPolicy": "Delete"}),
+                "v.persistentVolumeReclaimPolicy: Forbidden: may only be Retain in the context of inline volumes",
+            ),
+            (
+                json!({"volumeMode": "Block"}),
+                "v.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in the context of inline volumes",
+            ),
+            (
+                json!({"csi": null}),
+                "[v.csi: Required value: has to be specified in the context of inline volumes, v: Required value: must specify a volume type]",
+            ),
+        ] {
+            assert_eq!(faults(given.clone()), expected, "{given}");
+        }
     }
 }

@@ -31,9 +31,6 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
     if let Some(min) = min.filter(|min| *min < 0) {
         errors.invalid(&path.child("minReplicas"), min, NOT_NEGATIVE);
     }
-    if max < 0 {
-        errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to 1");
-    }
     if min.is_some_and(|min| max < min) {
         errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to `minReplicas`");
     }
@@ -45,8 +42,10 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
             scaling(&mut errors, rules, &path.child("behavior").child(direction));
         }
     }
-    if max == 0 {
-        errors.required(&path.child("maxReplicas"), "");
+    match max {
+        0 => errors.required(&path.child("maxReplicas"), ""),
+        max if max < 0 => errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to 1"),
+        _ => {}
     }
     errors
 }
@@ -96,6 +95,10 @@ fn one_metric(errors: &mut ErrorList, metric: &Value, path: &Path) {
     if ty.is_empty() {
         errors.required(&path.child("type"), "must specify a metric source type");
     }
+    let own = SOURCES.iter().find(|(known, _)| *known == ty).map(|(_, own)| *own);
+    if own.is_none() {
+        errors.not_supported(&path.child("type"), ty, &SOURCES.map(|(known, _)| known));
+    }
     // Only the first source is looked into, whatever the type says.
     let present: Vec<&str> = LOOKED_AT.into_iter().filter(|field| has(metric, field)).collect();
     if let Some(first) = present.first() {
@@ -107,13 +110,8 @@ fn one_metric(errors: &mut ErrorList, metric: &Value, path: &Path) {
             field => resource_source(errors, source, &path, field == "containerResource"),
         }
     }
-    let own = SOURCES.iter().find(|(known, _)| *known == ty).map(|(_, own)| *own);
-    match own {
-        None => errors.not_supported(&path.child("type"), ty, &SOURCES.map(|(known, _)| known)),
-        Some(own) if !has(metric, own) => {
-            errors.required(&path.child(own), "must populate information for the given metric source");
-        }
-        Some(_) => {}
+    if let Some(own) = own.filter(|own| !has(metric, own)) {
+        errors.required(&path.child(own), "must populate information for the given metric source");
     }
     for other in present.iter().filter(|field| present.len() != 1 && Some(**field) != own) {
         errors.forbidden(&path.child(other), "must populate the given metric source only");
@@ -187,8 +185,11 @@ fn resource_source(errors: &mut ErrorList, source: &Value, path: &Path, of_conta
     if text(source, "name").is_empty() {
         errors.required(&path.child("name"), "must specify a resource name");
     }
-    if of_container && text(source, "container").is_empty() {
-        errors.required(&path.child("container"), "must specify a container");
+    if of_container {
+        match text(source, "container") {
+            "" => errors.required(&path.child("container"), "must specify a container"),
+            name => errors.invalid_each(&path.child("container"), name, names::dns1123_label(name)),
+        }
     }
     let path = path.child("target");
     target(errors, at(source, "target"), &path);
@@ -258,6 +259,14 @@ mod tests {
             (
                 json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "-1"}}}),
                 "m.resource.target.averageValue: Invalid value: \"-1\": must be positive",
+            ),
+            (
+                json!({"type": "ContainerResource", "containerResource": {"container": "a.b", "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}}}),
+                "m.containerResource.container: Invalid value: \"a.b\": must not contain dots",
+            ),
+            (
+                json!({"type": "x", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "0"}}}),
+                "[m.type: Unsupported value: \"x\": supported values: \"ContainerResource\", \"External\", \"Object\", \"Pods\", \"Resource\", m.pods.target.averageValue: Invalid value: \"0\": must be positive]",
             ),
             (
                 json!({"type": "External", "external": {"metric": {"name": "x"}, "target": {"type": "Value"}}}),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{IMMUTABLE, NOT_NEGATIVE, label_selector, one_of, unchanged};
 use crate::registry::Context;
-use crate::registry::value::{at, entries, has, int, items, number, text};
+use crate::registry::value::{at, entries, has, items, number, text};
 use pintle_api::quota::amounts::quantity;
 
 /// So many parameters with so many bytes in all.
@@ -220,7 +220,9 @@ pub fn driver_warnings(_context: &Context<'_>, new: &Value, old: Option<&Value>)
     let untold = |driver: &Value| {
         !items(driver, "spec.tokenRequests").is_empty() && !has(driver, "spec.serviceAccountTokenInSecrets")
     };
-    let exposed = untold(new) && !old.is_some_and(untold);
+    // Of tokens that stay as they are it was told before.
+    let same = |old: &Value| untold(old) && items(old, "spec.tokenRequests") == items(new, "spec.tokenRequests");
+    let exposed = untold(new) && !old.is_some_and(same);
     let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
                 possible logging of tokens in volume attributes";
     exposed.then(|| text.to_owned()).into_iter().collect()
@@ -270,15 +272,10 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
             |before: &Value| ["nodeID", "topologyKeys"].iter().all(|field| at(before, field) == at(driver, field));
         if before.is_some_and(|before| !same(before)) {
             let shown = format!(
-                "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{},\"Allocatable\":{}}}",
+                "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{},\"Allocatable\":null}}",
                 at(driver, "name"),
                 at(driver, "nodeID"),
                 at(driver, "topologyKeys"),
-                if has(driver, "allocatable.count") {
-                    format!("{{\"Count\":{}}}", int(driver, "allocatable.count"))
-                } else {
-                    "null".to_owned()
-                }
             );
             let error = FieldError::new(Fault::Invalid, &Path::new("spec").child("drivers"), driver.clone(), IMMUTABLE);
             errors.push(error.shown_as(shown));

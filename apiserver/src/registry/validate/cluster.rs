@@ -160,7 +160,7 @@ fn parameters(errors: &mut ErrorList, parameters: &Value, path: &Path) {
     let scope = text(parameters, "scope");
     let namespaced = has(parameters, "namespace");
     match scope {
-        "Namespace" if namespace.is_empty() => {
+        "Namespace" if !namespaced => {
             errors.required(&path.child("namespace"), "`parameters.scope` is set to 'Namespace'");
         }
         "Namespace" => errors.invalid_each(&path.child("namespace"), namespace, names::dns1123_label(namespace)),
@@ -175,7 +175,7 @@ fn parameters(errors: &mut ErrorList, parameters: &Value, path: &Path) {
 /// A reference to an object in the same namespace: group, kind and name.
 pub fn reference(errors: &mut ErrorList, reference: &Value, path: &Path) {
     let group = text(reference, "apiGroup");
-    if !group.is_empty() {
+    if has(reference, "apiGroup") {
         errors.invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group));
     }
     for field in ["kind", "name"] {

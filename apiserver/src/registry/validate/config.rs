@@ -136,6 +136,7 @@ pub fn node(_context: &Context<'_>, node: &Value) -> ErrorList {
             effect => one_of(&mut errors, &path.child("effect"), effect, &effects),
         }
     }
+    node_status(&mut errors, at(node, "status"));
     for (index, range) in items(node, "spec.podCIDRs").iter().enumerate() {
         let range = range.as_str().unwrap_or_default();
         if !is_cidr(range) {
@@ -143,6 +144,41 @@ pub fn node(_context: &Context<'_>, node: &Value) -> ErrorList {
         }
     }
     errors
+}
+
+fn node_status(errors: &mut ErrorList, status: &Value) {
+    let path = Path::new("status");
+    for list in ["capacity", "allocatable"] {
+        for (name, amount) in entries(status, list) {
+            // With a dot, as upstream has it here.
+            super::resources::Name(name).check_amount(errors, &path.child(list).child(name), amount);
+        }
+    }
+    let features = items(status, "declaredFeatures");
+    let mut before: Option<&str> = None;
+    for (index, feature) in features.iter().map(|feature| feature.as_str().unwrap_or_default()).enumerate() {
+        let path = path.child("declaredFeatures").index(index);
+        match before {
+            Some(before) if before == feature => errors.duplicate(&path, feature),
+            Some(before) if before > feature => errors.invalid(&path, feature, "list must be sorted alphabetically"),
+            _ => {}
+        }
+        if !is_feature(feature) {
+            let detail = format!(
+                "invalid feature name \"{feature}\": must start with an UpperCamelCase segment, with subsequent segments \
+                 separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters \
+                 and slashes"
+            );
+            errors.invalid(&path, feature, detail);
+        }
+        before = Some(feature);
+    }
+}
+
+/// `MyFeature/mySubFeature`.
+fn is_feature(name: &str) -> bool {
+    let word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric());
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('/').all(word)
 }
 
 /// An update of a Node: its ranges and provider are settled once.
@@ -159,6 +195,9 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
         let detail =
             if now.is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
         errors.invalid(&path.child("providerID"), Value::Null, detail);
+    }
+    if text(new, "spec.externalID") != text(old, "spec.externalID") {
+        errors.forbidden(&path.child("externalID"), "may not be updated");
     }
     errors
 }
@@ -277,5 +316,34 @@ fn json_fault(bytes: &[u8]) -> String {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => "unexpected end of JSON input".to_owned(),
         Some(byte) => format!("invalid character '{}' looking for beginning of value", char::from(*byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nodes() {
+        for (status, expected) in [
+            (serde_json::json!({"declaredFeatures": ["A", "B/c"], "capacity": {"cpu": "1"}}), ""),
+            (
+                serde_json::json!({"declaredFeatures": ["B", "A"]}),
+                "status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted alphabetically",
+            ),
+            (serde_json::json!({"declaredFeatures": ["A", "A"]}), "status.declaredFeatures[1]: Duplicate value: \"A\""),
+            (
+                serde_json::json!({"capacity": {"cpu": "-1"}}),
+                "status.capacity.cpu: Invalid value: \"-1\": must be greater than or equal to 0",
+            ),
+        ] {
+            assert_eq!(node(&Context::ANY, &serde_json::json!({"status": status})).to_string(), expected, "{status}");
+        }
+        let external = |id: &str| serde_json::json!({"spec": {"externalID": id}});
+        assert_eq!(
+            node_update(&Context::ANY, &external("a"), &external("b")).to_string(),
+            "spec.externalID: Forbidden: may not be updated"
+        );
     }
 }

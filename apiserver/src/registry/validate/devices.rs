@@ -1,5 +1,4 @@
-//! Errors of DeviceClasses, ResourceClaims and their templates, and ResourceSlices, as far as they can be told without
-//! understanding expressions.
+//! Errors of DeviceClasses, DeviceTaintRules and ResourceSlices, as far as they can be told without understanding expressions.
 
 use std::collections::HashSet;
 
@@ -8,18 +7,19 @@ use pintle_machinery::names;
 use serde_json::{Map, Value};
 
 use super::volumes::node_terms;
-use super::{IMMUTABLE, caseless_subdomain, labels, one_of, unchanged};
+use super::{Faults, claims, one_of, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, flag, has, int, items, text};
 
 /// Most selectors, requests, alternatives, constraints, configurations of one object.
 const MOST: usize = 32;
-const ALTERNATIVES: usize = 8;
 const DEVICES: usize = 128;
 const TEXT: usize = 64;
 const NAME: usize = 32;
-const DRIVER: usize = 63;
-const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
+/// Longest name of a driver.
+pub const DRIVER: usize = 63;
+/// What such a name is.
+pub const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
                             characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
                             '[A-Za-z_][A-Za-z0-9_]*')";
 
@@ -29,13 +29,29 @@ pub fn class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(class, "spec");
     selectors(&mut errors, items(spec, "selectors"), &path.child("selectors"));
-    configurations(&mut errors, items(spec, "config"), None, &path.child("config"));
-    let extended = text(spec, "extendedResourceName");
-    if has(spec, "extendedResourceName") && !super::resources::Name(extended).is_extended() {
-        let detail = "a name must be a domain-prefixed path, such as 'example.com/my-prop'";
-        errors.invalid(&path.child("extendedResourceName"), extended, detail);
+    let mut faults = Faults { told: errors, ..Faults::default() };
+    claims::configurations(&mut faults, items(spec, "config"), None, &path.child("config"));
+    if has(spec, "extendedResourceName") {
+        extended_name(&mut faults.told, text(spec, "extendedResourceName"), &path.child("extendedResourceName"));
     }
-    errors
+    faults.all()
+}
+
+/// The name under which containers ask for devices as for other resources.
+fn extended_name(errors: &mut ErrorList, name: &str, path: &Path) {
+    let domain = name.split_once('/').map(|(domain, _)| domain);
+    match domain {
+        None => {
+            errors.invalid(path, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'");
+        }
+        Some("kubernetes.io") => errors.invalid(path, name, "must not have \"kubernetes.io/\" domain"),
+        Some(_) if name.starts_with("requests.") => errors.invalid(path, name, "must not have \"requests.\" prefix"),
+        Some(domain) if domain.ends_with(".kubernetes.io") => {
+            errors.invalid(path, name, "must not have \"kubernetes.io/\" domain");
+        }
+        Some(_) => {}
+    }
+    errors.invalid_each(path, name, names::qualified(name));
 }
 
 /// An update of a DeviceClass.
@@ -43,86 +59,8 @@ pub fn class_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorLi
     class(context, new)
 }
 
-/// ResourceClaim.
-pub fn claim(_context: &Context<'_>, claim: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    claim_spec(&mut errors, at(claim, "spec"), &Path::new("spec"));
-    errors
-}
-
-/// An update of a ResourceClaim: what is asked for stays.
-pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    if context.subresource.is_none() {
-        if at(new, "spec") != at(old, "spec") {
-            errors.invalid(&Path::new("spec"), Value::Null, IMMUTABLE);
-        }
-        return errors;
-    }
-    let path = Path::new("status");
-    let status = at(new, "status");
-    let requests = request_names(at(new, "spec"));
-    for (index, result) in items(status, "allocation.devices.results").iter().enumerate() {
-        let path = path.child("allocation").child("devices").child("results").index(index);
-        request_name(&mut errors, text(result, "request"), &requests, &path.child("request"));
-        driver(&mut errors, text(result, "driver"), &path.child("driver"));
-        pool_name(&mut errors, text(result, "pool"), &path.child("pool"));
-        let device = text(result, "device");
-        errors.invalid_each(&path.child("device"), device, names::dns1123_label(device));
-    }
-    if !items(status, "reservedFor").is_empty() && !has(status, "allocation") {
-        errors.forbidden(&path.child("reservedFor"), "may not be specified when `allocated` is not set");
-    }
-    let before = at(old, "status.allocation");
-    if !before.is_null() && has(status, "allocation") {
-        unchanged(&mut errors, &path.child("allocation"), at(status, "allocation"), before);
-    }
-    errors
-}
-
-/// ResourceClaimTemplate.
-pub fn template(_context: &Context<'_>, template: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    let path = Path::new("spec");
-    template_metadata(&mut errors, at(template, "spec.metadata"), &path.child("metadata"));
-    claim_spec(&mut errors, at(template, "spec.spec"), &path.child("spec"));
-    errors
-}
-
-/// Metadata for objects that are made of a template: labels and annotations.
-fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
-    // The spelling of uID is upstream's.
-    const FIXED: [(&str, &str); 12] = [
-        ("name", "name"),
-        ("generateName", "generateName"),
-        ("namespace", "namespace"),
-        ("selfLink", "selfLink"),
-        ("uid", "uID"),
-        ("resourceVersion", "resourceVersion"),
-        ("generation", "generation"),
-        ("creationTimestamp", "creationTimestamp"),
-        ("deletionTimestamp", "deletionTimestamp"),
-        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
-        ("ownerReferences", "ownerReferences"),
-        ("finalizers", "finalizers"),
-    ];
-    for (_, shown) in FIXED.into_iter().filter(|(field, _)| has(metadata, field)) {
-        errors.forbidden(&path.child(shown), "cannot be set");
-    }
-    labels(errors, &path.child("labels"), metadata, "labels");
-    for (key, _) in entries(metadata, "annotations") {
-        errors.invalid_each(&path.child("annotations"), key, names::qualified(&key.to_lowercase()));
-    }
-}
-
-/// An update of a ResourceClaimTemplate: nothing but metadata changes.
-pub fn template_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = template(context, new);
-    unchanged(&mut errors, &Path::new("spec"), at(new, "spec"), at(old, "spec"));
-    errors
-}
-
-fn selectors(errors: &mut ErrorList, selectors: &[Value], path: &Path) {
+/// Expressions that choose devices.
+pub fn selectors(errors: &mut ErrorList, selectors: &[Value], path: &Path) {
     if selectors.len() > MOST {
         return errors.too_many(path, selectors.len(), MOST);
     }
@@ -138,265 +76,137 @@ fn selectors(errors: &mut ErrorList, selectors: &[Value], path: &Path) {
     }
 }
 
-fn driver(errors: &mut ErrorList, name: &str, path: &Path) {
+/// The name of a driver, as slices and taints tell it.
+pub fn driver(errors: &mut ErrorList, name: &str, path: &Path) {
     if name.is_empty() {
         return errors.required(path, "");
     }
     if name.len() > DRIVER {
         errors.too_long(path, DRIVER);
     }
-    errors.invalid_each(path, name, caseless_subdomain(name));
+    errors.invalid_each(path, name, names::dns1123_subdomain(&name.to_lowercase()));
 }
 
-/// `requests`: the names that may be told; none: they can't be.
-fn configurations(errors: &mut ErrorList, list: &[Value], requests: Option<&HashSet<String>>, path: &Path) {
-    if list.len() > MOST {
-        return errors.too_many(path, list.len(), MOST);
-    }
-    for (index, configuration) in list.iter().enumerate() {
-        let path = path.index(index);
-        if let Some(known) = requests {
-            for (index, name) in items(configuration, "requests").iter().enumerate() {
-                request_name(errors, name.as_str().unwrap_or_default(), known, &path.child("requests").index(index));
-            }
-        }
-        let opaque = at(configuration, "opaque");
-        let path = path.child("opaque");
-        if opaque.is_null() {
-            errors.required(&path, "");
-            continue;
-        }
-        match at(opaque, "parameters") {
-            Value::Null => errors.required(&path.child("parameters"), ""),
-            Value::Object(_) => {}
-            _ => {
-                let path = path.child("parameters");
-                let detail = "must be a valid JSON object";
-                errors.push(FieldError::new(Fault::Invalid, &path, "<value omitted>", detail));
-            }
-        }
-        driver(errors, text(opaque, "driver"), &path.child("driver"));
-    }
-}
-
-/// Names of requests, and of their alternatives: `request/alternative`.
-fn request_names(spec: &Value) -> HashSet<String> {
-    let mut known = HashSet::new();
-    for request in items(spec, "devices.requests") {
-        let name = text(request, "name");
-        known.insert(name.to_owned());
-        for alternative in items(request, "firstAvailable") {
-            known.insert(format!("{name}/{}", text(alternative, "name")));
-        }
-    }
-    known
-}
-
-fn request_name(errors: &mut ErrorList, name: &str, known: &HashSet<String>, path: &Path) {
-    if !known.contains(name) {
-        let detail =
-            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-        errors.invalid(path, name, detail);
-    }
-}
-
-fn claim_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let path = path.child("devices");
-    let devices = at(spec, "devices");
-    let requests = items(devices, "requests");
-    if requests.len() > MOST {
-        errors.too_many(&path.child("requests"), requests.len(), MOST);
-    } else {
-        let mut taken = HashSet::new();
-        for (index, request) in requests.iter().enumerate() {
-            let path = path.child("requests").index(index);
-            self::request(errors, request, &path);
-            if !taken.insert(text(request, "name")) {
-                errors.push(FieldError::new(Fault::Duplicate, &path, Value::Null, "").shown_as(shown_request(request)));
-            }
-        }
-    }
-    let known = request_names(spec);
-    for (index, constraint) in items(devices, "constraints").iter().enumerate() {
-        let path = path.child("constraints").index(index);
-        for (index, name) in items(constraint, "requests").iter().enumerate() {
-            request_name(errors, name.as_str().unwrap_or_default(), &known, &path.child("requests").index(index));
-        }
-        match ["matchAttribute", "distinctAttribute"].into_iter().find(|field| has(constraint, field)) {
-            Some(field) => qualified(errors, text(constraint, field), &path.child(field)),
-            None => {
-                let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
-                errors.required(&path, detail);
-            }
-        }
-    }
-    configurations(errors, items(devices, "config"), Some(&known), &path.child("config"));
-}
-
-fn qualified(errors: &mut ErrorList, name: &str, path: &Path) {
-    if name.is_empty() {
-        return errors.required(path, "");
-    }
+/// A name that may have a domain before it.
+fn attribute_name(errors: &mut ErrorList, name: &str, path: &Path) {
     match name.split_once('/') {
-        None => errors.invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"),
+        None if name.is_empty() => errors.invalid(path, "", "the name must not be empty"),
+        None => identifier(errors, name, path),
         Some((domain, own)) => {
-            errors.invalid_each(path, domain, caseless_subdomain(domain));
-            identifier(errors, own, path);
+            match domain {
+                "" => errors.invalid(path, "", "the domain must not be empty"),
+                domain => errors.invalid_each(path, domain, names::dns1123_subdomain(&domain.to_lowercase())),
+            }
+            match own {
+                "" => errors.invalid(path, "", "the name must not be empty"),
+                own => identifier(errors, own, path),
+            }
         }
     }
 }
 
-fn identifier(errors: &mut ErrorList, name: &str, path: &Path) {
+/// A name as programs have it.
+pub fn identifier(errors: &mut ErrorList, name: &str, path: &Path) {
+    if name.len() > NAME {
+        errors.too_long(path, NAME);
+    }
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(word);
     if !good {
         errors.invalid(path, name, C_IDENTIFIER);
     }
-    if name.len() > NAME {
-        errors.too_long(path, NAME);
-    }
-}
-
-/// Go's JSON of a request has its fields in another order than ours.
-fn shown_request(request: &Value) -> String {
-    const ORDER: [&str; 9] = [
-        "name",
-        "exactly",
-        "firstAvailable",
-        "deviceClassName",
-        "selectors",
-        "allocationMode",
-        "count",
-        "adminAccess",
-        "tolerations",
-    ];
-    fn ordered(value: &Value) -> String {
-        match value {
-            Value::Object(map) => {
-                let rest = map.keys().map(String::as_str).filter(|key| !ORDER.contains(key));
-                let keys = ORDER.into_iter().chain(rest).filter(|key| map.contains_key(*key));
-                let fields: Vec<String> = keys.map(|key| format!("\"{key}\":{}", ordered(&map[key]))).collect();
-                format!("{{{}}}", fields.join(","))
-            }
-            Value::Array(list) => format!("[{}]", list.iter().map(ordered).collect::<Vec<_>>().join(",")),
-            other => other.to_string(),
-        }
-    }
-    ordered(request)
-}
-
-fn request(errors: &mut ErrorList, request: &Value, path: &Path) {
-    const ONE: &str = "exactly one of `exactly` or `firstAvailable` is required";
-    let name = text(request, "name");
-    errors.invalid_each(&path.child("name"), name, names::dns1123_label(name));
-    let alternatives = items(request, "firstAvailable");
-    match (has(request, "exactly"), alternatives.is_empty()) {
-        (false, true) => errors.required(path, ONE),
-        (true, false) => errors.invalid(path, Value::Null, format!("{ONE}, but multiple fields are set")),
-        (true, true) => exact(errors, at(request, "exactly"), &path.child("exactly")),
-        (false, false) if alternatives.len() > ALTERNATIVES => {
-            errors.too_many(&path.child("firstAvailable"), alternatives.len(), ALTERNATIVES);
-        }
-        (false, false) => {
-            let mut taken = HashSet::new();
-            for (index, alternative) in alternatives.iter().enumerate() {
-                let path = path.child("firstAvailable").index(index);
-                let name = text(alternative, "name");
-                errors.invalid_each(&path.child("name"), name, names::dns1123_label(name));
-                exact(errors, alternative, &path);
-                if !taken.insert(name) {
-                    let error = FieldError::new(Fault::Duplicate, &path, Value::Null, "");
-                    errors.push(error.shown_as(shown_request(alternative)));
-                }
-            }
-        }
-    }
-}
-
-fn exact(errors: &mut ErrorList, request: &Value, path: &Path) {
-    match text(request, "deviceClassName") {
-        "" => errors.required(&path.child("deviceClassName"), ""),
-        name => errors.invalid_each(&path.child("deviceClassName"), name, names::dns1123_subdomain(name)),
-    }
-    selectors(errors, items(request, "selectors"), &path.child("selectors"));
-    let count = int(request, "count");
-    match text(request, "allocationMode") {
-        "All" if count != 0 => {
-            errors.invalid(&path.child("count"), count, "must not be specified when allocationMode is 'All'");
-        }
-        "All" => {}
-        "ExactCount" if count <= 0 => errors.invalid(&path.child("count"), count, "must be greater than zero"),
-        "ExactCount" => {}
-        other => one_of(errors, &path.child("allocationMode"), other, &["All", "ExactCount"]),
-    }
-    for (index, toleration) in items(request, "tolerations").iter().enumerate() {
-        let path = path.child("tolerations").index(index);
-        let (key, operator, effect) =
-            (text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect"));
-        if !key.is_empty() {
-            errors.invalid_each(&path.child("key"), key, names::label_key(key));
-        }
-        match operator {
-            "" => errors.required(&path.child("operator"), ""),
-            operator => one_of(errors, &path.child("operator"), operator, &["Equal", "Exists"]),
-        }
-        if !effect.is_empty() {
-            one_of(errors, &path.child("effect"), effect, &["NoExecute", "NoSchedule", "None"]);
-        }
-    }
 }
 
 /// ResourceSlice.
 pub fn slice(_context: &Context<'_>, slice: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    let path = Path::new("spec");
-    let spec = at(slice, "spec");
-    let node = text(spec, "nodeName");
-    if has(spec, "nodeName") {
-        match node {
-            "" => errors.required(&path.child("nodeName"), ""),
-            node => errors.invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node)),
-        }
-    }
-    match text(spec, "driver") {
-        "" => errors.required(&path.child("driver"), ""),
-        name => errors.invalid_each(&path.child("driver"), name, names::dns1123_subdomain(name)),
-    }
-    pool(&mut errors, at(spec, "pool"), &path.child("pool"));
-    place(&mut errors, spec, &path);
-    let devices = items(spec, "devices");
-    if devices.len() > DEVICES {
-        errors.too_many(&path.child("devices"), devices.len(), DEVICES);
-    } else {
-        let mut taken = HashSet::new();
-        for (index, device) in devices.iter().enumerate() {
-            let path = path.child("devices").index(index);
-            self::device(&mut errors, device, &path);
-            if !taken.insert(text(device, "name")) {
-                errors.duplicate(&path, text(device, "name"));
-            }
-        }
-    }
-    errors
+    let mut faults = Faults::default();
+    slice_spec(&mut faults, at(slice, "spec"), None);
+    faults.all()
 }
 
 /// An update of a ResourceSlice: whose it is stays.
-pub fn slice_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = slice(context, new);
-    let path = Path::new("spec");
-    for (field, shown) in [
-        ("spec.driver", path.child("driver")),
-        ("spec.pool.name", path.child("pool").child("name")),
-        ("spec.nodeName", path.child("nodeName")),
-    ] {
-        unchanged(&mut errors, &shown, at(new, field), at(old, field));
-    }
-    errors
+pub fn slice_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut faults = Faults::default();
+    slice_spec(&mut faults, at(new, "spec"), Some(at(old, "spec")));
+    faults.all()
 }
 
-fn pool_name(errors: &mut ErrorList, name: &str, path: &Path) {
+fn slice_spec(faults: &mut Faults, spec: &Value, old: Option<&Value>) {
+    let path = Path::new("spec");
+    driver(&mut faults.told, text(spec, "driver"), &path.child("driver"));
+    pool(&mut faults.told, at(spec, "pool"), &path.child("pool"));
+    let fixed = [
+        ("pool.name", path.child("pool").child("name")),
+        ("driver", path.child("driver")),
+        ("nodeName", path.child("nodeName")),
+    ];
+    for (field, path) in fixed {
+        if let Some(old) = old {
+            unchanged(&mut faults.told, &path, at(spec, field), at(old, field));
+        }
+    }
+    place(&mut faults.told, spec, &path);
+    if has(spec, "sharedCounters") && has(spec, "devices") {
+        faults.told.invalid(&path, "", "only one of `sharedCounters` or `devices` is allowed");
+    }
+    let devices = items(spec, "devices");
+    let of_devices = path.child("devices");
+    if devices.len() > DEVICES {
+        faults.declared.too_many(&of_devices, devices.len(), DEVICES);
+    } else {
+        let mut taken = HashSet::new();
+        for (index, device) in devices.iter().enumerate() {
+            if !taken.insert(text(device, "name")) {
+                faults.declared.duplicate(&of_devices.index(index), text(device, "name"));
+            }
+        }
+        for (index, device) in devices.iter().enumerate() {
+            self::device(faults, device, flag(spec, "perDeviceNodeSelection"), &of_devices.index(index));
+        }
+    }
+    counters(faults, items(spec, "sharedCounters"), &path.child("sharedCounters"));
+}
+
+/// What devices take from.
+fn counters(faults: &mut Faults, sets: &[Value], path: &Path) {
+    const SETS: usize = 8;
+    const MOST: usize = 32;
+    if sets.len() > SETS {
+        return faults.declared.too_many(path, sets.len(), SETS);
+    }
+    let mut taken = HashSet::new();
+    for (index, set) in sets.iter().enumerate() {
+        let path = path.index(index);
+        let name = text(set, "name");
+        if !taken.insert(name) {
+            let shown = format!("{{\"name\":{},\"counters\":{}}}", at(set, "name"), at(set, "counters"));
+            faults.told.push(FieldError::new(Fault::Duplicate, &path, Value::Null, "").shown_as(shown));
+        }
+        match name {
+            "" => faults.declared.required(&path.child("name"), ""),
+            name => faults.declared.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
+        }
+        let path = path.child("counters");
+        let own = at(set, "counters").as_object().map_or(0, Map::len);
+        match own {
+            0 => faults.declared.required(&path, ""),
+            many if many > MOST => faults.told.too_many(&path, many, MOST),
+            _ => {}
+        }
+        for (name, _) in entries(set, "counters") {
+            faults.declared.invalid_each(&path, name, names::dns1123_label(name));
+        }
+    }
+}
+
+/// The name of a pool: parts between slashes.
+pub fn pool_name(errors: &mut ErrorList, name: &str, path: &Path) {
+    const LONGEST: usize = 253;
     if name.is_empty() {
         return errors.required(path, "");
+    }
+    if name.len() > LONGEST {
+        errors.too_long(path, LONGEST);
     }
     for part in name.split('/') {
         errors.invalid_each(path, part, names::dns1123_subdomain(part));
@@ -420,18 +230,19 @@ pub fn taint_rule(_context: &Context<'_>, rule: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let (selector, of_selector) = (at(rule, "spec.deviceSelector"), path.child("deviceSelector"));
-    for (field, check) in [
-        ("driver", names::dns1123_subdomain as fn(&str) -> Vec<String>),
-        ("pool", names::dns1123_subdomain),
-        ("device", names::dns1123_label),
-    ] {
-        let name = text(selector, field);
-        if has(selector, field) {
-            errors.invalid_each(&of_selector.child(field), name, check(name));
-        }
+    if has(selector, "driver") {
+        driver(&mut errors, text(selector, "driver"), &of_selector.child("driver"));
     }
-    taint(&mut errors, at(rule, "spec.taint"), &path.child("taint"));
-    errors
+    if has(selector, "pool") {
+        pool_name(&mut errors, text(selector, "pool"), &of_selector.child("pool"));
+    }
+    if has(selector, "device") {
+        let name = text(selector, "device");
+        errors.invalid_each(&of_selector.child("device"), name, names::dns1123_label(name));
+    }
+    let mut faults = Faults { told: errors, ..Faults::default() };
+    taint(&mut faults, at(rule, "spec.taint"), &path.child("taint"));
+    faults.all()
 }
 
 /// An update of a DeviceTaintRule.
@@ -444,13 +255,13 @@ pub fn taint_rule_update(context: &Context<'_>, new: &Value, _old: &Value) -> Er
     errors
 }
 
-fn taint(errors: &mut ErrorList, taint: &Value, path: &Path) {
+fn taint(faults: &mut Faults, taint: &Value, path: &Path) {
     let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
-    errors.invalid_each(&path.child("key"), key, names::label_key(key));
-    errors.invalid_each(&path.child("value"), value, names::label_value(value));
+    faults.told.invalid_each(&path.child("key"), key, names::label_key(key));
+    faults.told.invalid_each(&path.child("value"), value, names::label_value(value));
     match effect {
-        "" => errors.required(&path.child("effect"), ""),
-        effect => one_of(errors, &path.child("effect"), effect, &["NoExecute", "NoSchedule", "None"]),
+        "" => faults.declared.required(&path.child("effect"), ""),
+        effect => one_of(&mut faults.declared, &path.child("effect"), effect, &["NoExecute", "NoSchedule", "None"]),
     }
 }
 
@@ -458,7 +269,7 @@ fn taint(errors: &mut ErrorList, taint: &Value, path: &Path) {
 fn place(errors: &mut ErrorList, spec: &Value, path: &Path) {
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let given: Vec<String> = [
-        ("nodeName", has(spec, "nodeName")),
+        ("nodeName", !text(spec, "nodeName").is_empty()),
         ("nodeSelector", has(spec, "nodeSelector")),
         ("allNodes", flag(spec, "allNodes")),
         ("perDeviceNodeSelection", flag(spec, "perDeviceNodeSelection")),
@@ -467,13 +278,24 @@ fn place(errors: &mut ErrorList, spec: &Value, path: &Path) {
     .filter(|(_, given)| *given)
     .map(|(field, _)| format!("`{field}`"))
     .collect();
+    node_name(errors, spec, path);
     if has(spec, "nodeSelector") {
         let path = path.child("nodeSelector");
         node_terms(errors, at(spec, "nodeSelector"), &path);
         let terms = items(spec, "nodeSelector.nodeSelectorTerms");
         if terms.len() != 1 {
             let path = path.child("nodeSelectorTerms");
-            errors.invalid(&path, terms.to_vec(), "must have exactly one node selector term");
+            let shown: Vec<&str> = terms.iter().map(|_| "{\"MatchExpressions\":null,\"MatchFields\":null}").collect();
+            let shown = if terms.is_empty() { "null".to_owned() } else { format!("[{}]", shown.join(",")) };
+            let empty = |term: &Value| term.as_object().is_none_or(|term| term.is_empty());
+            let error =
+                FieldError::new(Fault::Invalid, &path, terms.to_vec(), "must have exactly one node selector term");
+            errors.push(if terms.iter().all(empty) { error.shown_as(shown) } else { error });
+        }
+    }
+    for field in ["allNodes", "perDeviceNodeSelection"] {
+        if at(spec, field) == &Value::Bool(false) {
+            errors.invalid(&path.child(field), false, "must be either unset or set to true");
         }
     }
     match given.len() {
@@ -483,52 +305,137 @@ fn place(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
 }
 
-fn device(errors: &mut ErrorList, device: &Value, path: &Path) {
-    let name = text(device, "name");
-    errors.invalid_each(&path.child("name"), name, names::dns1123_label(name));
-    // A device's attributes stand in it, or, in older versions, one level deeper.
-    let holder = if has(device, "basic") { at(device, "basic") } else { device };
-    for list in ["attributes", "capacity"] {
-        for (name, value) in entries(holder, list) {
-            let of_list = path.child(list);
-            match name.split_once('/') {
-                Some((domain, own)) => {
-                    errors.invalid_each(&of_list, domain, caseless_subdomain(domain));
-                    identifier(errors, own, &of_list);
-                }
-                None => identifier(errors, name, &of_list),
-            }
-            if list == "attributes" {
-                attribute(errors, value.as_object(), &of_list.key(name));
-            }
-        }
-    }
-    for (index, item) in items(holder, "taints").iter().enumerate() {
-        taint(errors, item, &path.child("taints").index(index));
+fn node_name(errors: &mut ErrorList, holder: &Value, path: &Path) {
+    let path = path.child("nodeName");
+    match text(holder, "nodeName") {
+        _ if !has(holder, "nodeName") => {}
+        "" => errors.invalid(&path, "", "must be either unset or set to a non-empty string"),
+        node => errors.invalid_each(&path, node, names::dns1123_subdomain(node)),
     }
 }
 
-fn attribute(errors: &mut ErrorList, attribute: Option<&Map<String, Value>>, path: &Path) {
+/// Which nodes have one device, where that is told of each.
+fn device_place(errors: &mut ErrorList, device: &Value, each: bool, path: &Path) {
+    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is \
+                       set to true in the ResourceSlice spec";
+    const NOT_HERE: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to \
+                            true in the ResourceSlice spec";
+    let told = ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| has(device, field));
+    if !each {
+        if told {
+            errors.invalid(path, Value::Null, NOT_HERE);
+        }
+        return;
+    }
+    node_name(errors, device, path);
+    if has(device, "nodeSelector") {
+        node_terms(errors, at(device, "nodeSelector"), &path.child("nodeSelector"));
+    }
+    if at(device, "allNodes") == &Value::Bool(false) {
+        errors.invalid(&path.child("allNodes"), false, "must be either unset or set to true");
+    }
+    let given: Vec<&str> = [
+        ("`nodeName`", !text(device, "nodeName").is_empty()),
+        ("`nodeSelector`", has(device, "nodeSelector")),
+        ("`allNodes`", flag(device, "allNodes")),
+    ]
+    .into_iter()
+    .filter_map(|(field, given)| given.then_some(field))
+    .collect();
+    match given.len() {
+        0 => errors.required(path, ONE),
+        1 => {}
+        _ => errors.invalid(path, format!("{{{}}}", given.join(", ")), ONE),
+    }
+}
+
+/// Conditions under which a device is bound, and those under which that has failed.
+pub fn binding(faults: &mut Faults, holder: &Value, path: &Path) {
+    const MOST: usize = 4;
+    let lists = [("bindingConditions", "bindingFailureConditions"), ("bindingFailureConditions", "bindingConditions")];
+    let first = items(holder, "bindingConditions");
+    for (field, _) in lists {
+        let (own, path) = (items(holder, field), path.child(field));
+        if own.len() > MOST {
+            faults.declared.too_many(&path, own.len(), MOST);
+        }
+        for (index, condition) in own.iter().enumerate() {
+            let (path, name) = (path.index(index), condition.as_str().unwrap_or_default());
+            faults.told.invalid_each(&path, name, names::qualified(name));
+            if own[..index].contains(condition) {
+                faults.told.duplicate(&path, name);
+            }
+            if field == "bindingFailureConditions" && first.contains(condition) {
+                faults.told.invalid(&path, name, "bindingFailureConditions must not overlap with bindingConditions");
+            }
+        }
+    }
+    for (field, needed) in lists {
+        if !items(holder, field).is_empty() && items(holder, needed).is_empty() {
+            let detail = format!("{needed} are required to use {field}");
+            faults.told.invalid(&path.child(needed), Value::Null, detail);
+        }
+    }
+}
+
+fn device(faults: &mut Faults, device: &Value, each: bool, path: &Path) {
+    const TAKEN: usize = 2;
+    const TAINTS: usize = 16;
+    const ALL: usize = 32;
+    let name = text(device, "name");
+    faults.told.invalid_each(&path.child("name"), name, names::dns1123_label(name));
+    // A device's attributes stand in it, or, in older versions, one level deeper.
+    let holder = if has(device, "basic") { at(device, "basic") } else { device };
+    let size = |list: &str| at(holder, list).as_object().map_or(0, Map::len);
+    let all = size("attributes") + size("capacity");
+    if all > ALL {
+        let detail = format!("the total number of attributes and capacities must not exceed {ALL}");
+        faults.told.invalid(path, all, detail);
+    }
+    for list in ["attributes", "capacity"] {
+        for (name, value) in entries(holder, list) {
+            attribute_name(&mut faults.told, name, &path.child(list));
+            if list == "attributes" {
+                attribute(faults, value.as_object(), &path.child(list).key(name));
+            }
+        }
+    }
+    let taken = items(holder, "consumesCounters");
+    if taken.len() > TAKEN {
+        faults.declared.too_many(&path.child("consumesCounters"), taken.len(), TAKEN);
+    }
+    device_place(&mut faults.told, holder, each, path);
+    let taints = items(holder, "taints");
+    if taints.len() > TAINTS {
+        faults.declared.too_many(&path.child("taints"), taints.len(), TAINTS);
+    }
+    for (index, item) in taints.iter().enumerate() {
+        taint(faults, item, &path.child("taints").index(index));
+    }
+    binding(faults, holder, path);
+}
+
+fn attribute(faults: &mut Faults, attribute: Option<&Map<String, Value>>, path: &Path) {
     const FORMS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
     let given: Vec<&str> =
         FORMS.into_iter().filter(|form| attribute.is_some_and(|map| map.contains_key(*form))).collect();
     let list = FORMS.map(|form| format!("`{form}`")).join(", ");
     match given.len() {
-        0 => errors.invalid(path, "", format!("must specify one of: {list}")),
+        0 => faults.declared.invalid(path, "", format!("must specify one of: {list}")),
         1 => {}
         _ => {
             let detail = format!("must specify exactly one of: {list}");
-            return errors.invalid(path, format!("{{{}}}", given.join(", ")), detail);
+            return faults.declared.invalid(path, format!("{{{}}}", given.join(", ")), detail);
         }
     }
     for (form, value) in attribute.into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         let path = path.child(form);
         if matches!(form.as_str(), "string" | "version") && value.len() > TEXT {
-            errors.too_long(&path, TEXT);
+            faults.told.too_long(&path, TEXT);
         }
         if form == "version" && !is_semantic(value) {
-            errors.invalid(&path, value, "must be a string compatible with semver.org spec 2.0.0");
+            faults.told.invalid(&path, value, "must be a string compatible with semver.org spec 2.0.0");
         }
     }
 }
@@ -563,22 +470,57 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
-        let faults = |given: Value| {
-            let mut errors = ErrorList::new();
-            request(&mut errors, &given, &Path::new("r"));
-            errors.to_string()
+    fn slices() {
+        let faults = |more: Value| {
+            let mut spec = json!({"driver": "d.e", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            slice(&Context::ANY, &json!({"spec": spec})).to_string()
         };
-        let exact = json!({"deviceClassName": "dc", "allocationMode": "ExactCount", "count": 1});
-        assert_eq!(faults(json!({"name": "a", "exactly": exact})), "");
-        assert_eq!(
-            faults(json!({"name": "a"})),
-            "r: Required value: exactly one of `exactly` or `firstAvailable` is required"
-        );
-        assert_eq!(
-            faults(json!({"name": "a", "exactly": {"deviceClassName": "dc", "allocationMode": "All", "count": 2}})),
-            "r.exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'"
-        );
+        for (given, expected) in [
+            (json!({}), ""),
+            (json!({"driver": ""}), "spec.driver: Required value"),
+            (json!({"allNodes": false}), "spec.allNodes: Invalid value: false: must be either unset or set to true"),
+            (
+                json!({"devices": [], "sharedCounters": []}),
+                "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed",
+            ),
+            (
+                json!({"sharedCounters": [{}]}),
+                "[spec.sharedCounters[0].name: Required value, spec.sharedCounters[0].counters: Required value]",
+            ),
+            (
+                json!({"devices": [{"name": "a", "allNodes": true}]}),
+                "spec.devices[0]: Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec",
+            ),
+            (
+                json!({"devices": [{"name": "a", "bindingConditions": ["x"]}]}),
+                "spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use bindingConditions",
+            ),
+            (
+                json!({"devices": [{"name": "a", "taints": [{"key": "a"}]}, {"name": "a"}]}),
+                "[spec.devices[1]: Duplicate value: \"a\", spec.devices[0].taints[0].effect: Required value]",
+            ),
+        ] {
+            assert_eq!(faults(given.clone()), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn extended_names() {
+        for (name, expected) in [
+            ("example.com/gpu", ""),
+            ("cpu", "a name must be a domain-prefixed path, such as 'example.com/my-prop'"),
+            ("requests.a/b", "must not have \"requests.\" prefix"),
+            ("kubernetes.io/x", "must not have \"kubernetes.io/\" domain"),
+        ] {
+            let mut errors = ErrorList::new();
+            extended_name(&mut errors, name, &Path::new("p"));
+            assert_eq!(
+                errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>().join(" "),
+                expected,
+                "{name}"
+            );
+        }
     }
 
     #[test]

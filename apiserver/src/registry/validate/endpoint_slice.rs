@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::addresses::address_fault;
 use super::{IMMUTABLE, one_of};
 use crate::registry::Context;
-use crate::registry::value::{items, text};
+use crate::registry::value::{has, items, text};
 
 const ENDPOINTS: usize = 1000;
 const ADDRESSES: usize = 100;
@@ -40,11 +40,14 @@ pub fn create(_context: &Context<'_>, slice: &Value) -> ErrorList {
 
 /// An update of an EndpointSlice: the type of its addresses stays.
 pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = create(context, new);
+    let mut kept = ErrorList::new();
     if new["addressType"] != old["addressType"] {
-        errors.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
+        kept.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
     }
-    errors
+    // What is wrong with the type itself is told before.
+    let (own, others): (Vec<_>, Vec<_>) =
+        create(context, new).into_iter().partition(|error| error.field == "addressType");
+    own.into_iter().chain(kept).chain(others).collect()
 }
 
 /// Endpoints.
@@ -93,7 +96,7 @@ fn one_address(errors: &mut ErrorList, address: &Value, path: &Path) {
         ("nodeName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
     ] {
         let name = text(address, field);
-        if !name.is_empty() {
+        if !name.is_empty() || field == "nodeName" && has(address, field) {
             errors.invalid_each(&path.child(field), name, check(name));
         }
     }

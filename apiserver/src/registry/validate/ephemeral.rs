@@ -3,59 +3,55 @@
 use std::collections::HashSet;
 
 use pintle_machinery::field_path::{ErrorList, Path};
-use pintle_machinery::names;
 use serde_json::Value;
 
+use super::containers::{self, Pod};
 use crate::registry::value::{at, has, items, text};
 use pintle_api::quota::qos;
 
 /// What they can't have.
-const FORBIDDEN: [&str; 8] = [
+const FORBIDDEN: [&str; 9] = [
     "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",
     "lifecycle",
-    "resources",
-    "resizePolicy",
-    "restartPolicy",
 ];
+const DETAIL: &str = "cannot be set for an Ephemeral Container";
 
-/// The ephemeral containers of a pod.
-pub fn containers(spec: &Value, path: &Path) -> ErrorList {
-    let mut errors = ErrorList::new();
-    let others = ["containers", "initContainers"].into_iter().flat_map(|list| items(spec, list));
-    let others: HashSet<&str> = others.map(|container| text(container, "name")).collect();
-    let mut taken = others.clone();
-    for (index, container) in items(spec, "ephemeralContainers").iter().enumerate() {
+/// The ephemeral containers of a pod; `taken` are the names of its other ones.
+pub fn containers(errors: &mut ErrorList, pod: Pod<'_>, path: &Path, taken: &mut HashSet<String>) {
+    let others = taken.clone();
+    for (index, container) in items(pod.spec, "ephemeralContainers").iter().enumerate() {
         let path = path.child("ephemeralContainers").index(index);
-        let (name, image) = (text(container, "name"), text(container, "image"));
-        match name {
-            "" => errors.required(&path.child("name"), ""),
-            name => errors.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
-        }
-        if !name.is_empty() && !taken.insert(name) {
-            errors.duplicate(&path.child("name"), name);
-        }
-        if image.is_empty() {
-            errors.required(&path.child("image"), "");
-        } else if image.trim() != image {
-            errors.invalid(&path.child("image"), image, "must not have leading or trailing whitespace");
-        }
+        containers::common(errors, container, &path, pod);
+        containers::unique(errors, container, &path, taken);
         let target = text(container, "targetContainerName");
         if !target.is_empty() && !others.contains(target) {
             errors.not_found(&path.child("targetContainerName"), target);
         }
-        let given = |field: &&str| match at(container, field) {
-            Value::Object(map) => !map.is_empty(),
-            Value::Array(list) => !list.is_empty(),
-            value => !value.is_null(),
-        };
-        for field in FORBIDDEN.iter().filter(|field| given(field)) {
-            errors.forbidden(&path.child(field), "cannot be set for an Ephemeral Container");
+        for field in FORBIDDEN.into_iter().filter(|field| is_given(container, field)) {
+            errors.forbidden(&path.child(field), DETAIL);
+        }
+        for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+            for field in ["subPath", "subPathExpr"].into_iter().filter(|field| !text(mount, field).is_empty()) {
+                errors.forbidden(&path.child("volumeMounts").index(index).child(field), DETAIL);
+            }
         }
     }
-    errors
+}
+
+/// Whether a field says something; empty lists and resources do not, empty structs that are pointed to do.
+fn is_given(container: &Value, field: &str) -> bool {
+    match at(container, field) {
+        Value::Object(map) => field != "resources" || !map.is_empty(),
+        Value::Array(list) => matches!(field, "resizePolicy" | "restartPolicyRules") || !list.is_empty(),
+        value => !value.is_null(),
+    }
 }
 
 /// A resize: a pod stays in its class.
@@ -69,7 +65,7 @@ pub fn resize(new: &Value, old: &Value) -> ErrorList {
         for (index, container) in items(new, &format!("spec.{list}")).iter().enumerate() {
             if has(container, "resources") {
                 let path = Path::new("spec").child(list).index(index).child("resources");
-                super::containers::resources(&mut errors, at(container, "resources"), &path);
+                containers::resources(&mut errors, at(container, "resources"), &path);
             }
         }
     }
@@ -83,19 +79,33 @@ mod tests {
 
     #[test]
     fn they_have_names_of_their_own_and_little_else() {
-        let containers = |container: Value| {
+        let faults = |more: Value| {
+            let mut container =
+                json!({"name": "e", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"});
+            container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let spec = json!({"containers": [{"name": "c"}], "ephemeralContainers": [container]});
-            containers(&spec, &Path::new("spec")).to_string()
+            let mut errors = ErrorList::new();
+            let volumes = HashSet::from(["v"]);
+            let pod = Pod { spec: &spec, volumes: &volumes, claims: &[] };
+            containers(&mut errors, pod, &Path::new("s"), &mut HashSet::from(["c".to_owned()]));
+            errors.to_string().replace("s.ephemeralContainers[0].", "")
         };
-        assert_eq!(containers(json!({"name": "e", "image": "i", "resources": {}})), "");
-        assert_eq!(
-            containers(json!({"name": "c", "image": "i"})),
-            "spec.ephemeralContainers[0].name: Duplicate value: \"c\""
-        );
-        assert_eq!(
-            containers(json!({"name": "e", "image": "i", "ports": [{"containerPort": 1}]})),
-            "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container"
-        );
+        let forbidden = |field: &str| format!("{field}: Forbidden: cannot be set for an Ephemeral Container");
+        for (given, expected) in [
+            (json!({"resources": {}, "ports": []}), String::new()),
+            (json!({"name": "c"}), "name: Duplicate value: \"c\"".to_owned()),
+            (json!({"image": ""}), "image: Required value".to_owned()),
+            (json!({"targetContainerName": "x"}), "targetContainerName: Not found: \"x\"".to_owned()),
+            (json!({"restartPolicyRules": []}), forbidden("restartPolicyRules")),
+            (json!({"lifecycle": {}}), forbidden("lifecycle")),
+            (json!({"ports": [{"containerPort": 1, "protocol": "TCP"}]}), forbidden("ports")),
+            (
+                json!({"volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "b"}]}),
+                forbidden("volumeMounts[0].subPath"),
+            ),
+        ] {
+            assert_eq!(faults(given.clone()), expected, "{given}");
+        }
     }
 
     #[test]

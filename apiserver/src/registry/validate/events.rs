@@ -45,6 +45,9 @@ pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
 /// An update of an event of the newer group: nothing but how often it happened changes.
 pub fn newer_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    if text(new, "involvedObject.namespace").is_empty() {
+        namespace(&mut errors, new);
+    }
     complete(&mut errors, new);
     const FIXED: [(&str, &str); 13] = [
         ("involvedObject", "involvedObject"),

@@ -94,21 +94,26 @@ fn subject(errors: &mut ErrorList, subject: &Value, path: &Path) {
     let Some((_, own)) = KINDS.iter().find(|(known, _)| *known == kind) else {
         return errors.not_supported(&path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
     };
+    let of_own = path.child(own);
+    let named = at(subject, own);
+    if named.is_null() {
+        errors.required(&of_own, format!("{own} is required when subject kind is '{kind}'"));
+    } else {
+        named_subject(errors, own, named, &of_own);
+    }
     for (kind, other) in KINDS.iter().filter(|(_, other)| other != own && has(subject, other)) {
         errors.forbidden(&path.child(other), format!("{other} is forbidden when subject kind is not '{kind}'"));
     }
-    let path = path.child(own);
-    let named = at(subject, own);
-    if named.is_null() {
-        return errors.required(&path, format!("{own} is required when subject kind is '{kind}'"));
-    }
+}
+
+fn named_subject(errors: &mut ErrorList, own: &str, named: &Value, path: &Path) {
     let name = text(named, "name");
     if name.is_empty() {
         errors.required(&path.child("name"), "");
-    } else if *own == "serviceAccount" && name != "*" {
+    } else if own == "serviceAccount" && name != "*" {
         errors.invalid_each(&path.child("name"), name, names::dns1123_subdomain(name));
     }
-    if *own == "serviceAccount" {
+    if own == "serviceAccount" {
         match text(named, "namespace") {
             "" => errors.required(&path.child("namespace"), "must specify namespace for service account"),
             namespace => errors.invalid_each(&path.child("namespace"), namespace, names::dns1123_label(namespace)),
@@ -211,11 +216,11 @@ pub fn level(_context: &Context<'_>, level: &Value) -> ErrorList {
             percent(&mut errors, at(spec, "exempt"), &path.child("exempt"));
         }
         "Limited" => {
-            forbid(&mut errors, "exempt");
             match has(spec, "limited") {
                 true => limited(&mut errors, at(spec, "limited"), &path.child("limited")),
                 false => errors.required(&path.child("limited"), ""),
             }
+            forbid(&mut errors, "exempt");
         }
         "" => {
             forbid(&mut errors, "limited");
@@ -253,15 +258,15 @@ fn limited(errors: &mut ErrorList, limited: &Value, path: &Path) {
     let path = path.child("limitResponse");
     let response = at(limited, "limitResponse");
     let queuing = at(response, "queuing");
+    if text(response, "type") != "Queue" && !queuing.is_null() {
+        errors.forbidden(&path.child("queuing"), "");
+    }
     match text(response, "type") {
         "Reject" => {}
         "Queue" if queuing.is_null() => errors.required(&path.child("queuing"), ""),
         "Queue" => queues(errors, queuing, &path.child("queuing")),
         "" => errors.required(&path.child("type"), ""),
         other => one_of(errors, &path.child("type"), other, &["Queue", "Reject"]),
-    }
-    if text(response, "type") != "Queue" && !queuing.is_null() {
-        errors.forbidden(&path.child("queuing"), "");
     }
 }
 

@@ -50,16 +50,6 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     if items(spec, "rules").is_empty() && !has(spec, "defaultBackend") {
         errors.invalid(path, Value::Null, "either `defaultBackend` or `rules` must be specified");
     }
-    for (index, tls) in items(spec, "tls").iter().enumerate() {
-        let path = path.child("tls").index(index);
-        for (index, name) in items(tls, "hosts").iter().enumerate() {
-            host(errors, name.as_str().unwrap_or_default(), &path.child("hosts").index(index));
-        }
-        let secret = text(tls, "secretName");
-        if !secret.is_empty() {
-            errors.invalid_each(&path.child("secretName"), secret, names::dns1123_subdomain(secret));
-        }
-    }
     if has(spec, "defaultBackend") {
         backend(errors, &spec["defaultBackend"], &path.child("defaultBackend"));
     }
@@ -83,6 +73,16 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let class = text(spec, "ingressClassName");
     if has(spec, "ingressClassName") {
         errors.invalid_each(&path.child("ingressClassName"), class, names::dns1123_subdomain(class));
+    }
+    for (index, tls) in items(spec, "tls").iter().enumerate() {
+        let path = path.child("tls").index(index);
+        for (index, name) in items(tls, "hosts").iter().enumerate() {
+            host(errors, name.as_str().unwrap_or_default(), &path.child("hosts").index(index));
+        }
+        let secret = text(tls, "secretName");
+        if !secret.is_empty() {
+            errors.invalid_each(&path.child("secretName"), secret, names::dns1123_subdomain(secret));
+        }
     }
 }
 

@@ -110,19 +110,47 @@ fn any_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
             let detail = format!("must be less than or equal to {MOST_PARALLEL} when completion mode is Indexed");
             errors.invalid(&path.child("parallelism"), many, detail);
         }
-    } else {
-        for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|field| has(spec, field)) {
-            errors.invalid(&path.child(field), at(spec, field).clone(), "requires indexed completion mode");
-        }
+        failed_indexes(errors, spec, path);
     }
     if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
         errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+    if !indexed {
+        for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|field| has(spec, field)) {
+            errors.invalid(&path.child(field), at(spec, field).clone(), "requires indexed completion mode");
+        }
     }
     failure_policy(errors, spec, &path.child("podFailurePolicy"));
     success_policy(errors, spec, indexed, &path.child("successPolicy"));
     replacement(errors, spec, path);
     pod::template(errors, at(spec, "template"), &path.child("template"));
     restart(errors, spec, path);
+}
+
+/// How many indexes may fail, and how many pods there may be at a time beside that.
+fn failed_indexes(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    const FEW: i64 = 10_000;
+    let all = int(spec, "completions");
+    let failed = number(spec, "maxFailedIndexes");
+    let of_failed = path.child("maxFailedIndexes");
+    if let Some(failed) = failed {
+        if failed > all {
+            errors.invalid(&of_failed, failed, "must be less than or equal to completions");
+        }
+        if failed > MOST_PARALLEL {
+            errors.invalid(&of_failed, failed, format!("must be less than or equal to {MOST_PARALLEL}"));
+        }
+    }
+    if all > MOST_PARALLEL && has(spec, "backoffLimitPerIndex") {
+        let detail = format!(
+            "must be less than or equal to {FEW} when completions are above {MOST_PARALLEL} and used with backoff limit per index"
+        );
+        for (path, count) in [(path.child("parallelism"), number(spec, "parallelism")), (of_failed, failed)] {
+            if let Some(count) = count.filter(|count| *count > FEW) {
+                errors.invalid(&path, count, detail.clone());
+            }
+        }
+    }
 }
 
 fn replacement(errors: &mut ErrorList, spec: &Value, path: &Path) {
@@ -357,6 +385,7 @@ fn status(job: &Value) -> ErrorList {
     let path = Path::new("status");
     let counts = ["active", "succeeded", "failed", "ready", "terminating"];
     not_negative(&mut errors, at(job, "status"), &path, &counts);
+    uncounted(&mut errors, job, &path.child("uncountedTerminatedPods"));
     let is = |ty: &str| {
         let mut all = items(job, "status.conditions").iter();
         all.any(|condition| text(condition, "type") == ty && text(condition, "status") == "True")
@@ -386,7 +415,51 @@ fn status(job: &Value) -> ErrorList {
     if (complete || failed) && !has(job, "status.startTime") {
         errors.required(&path.child("startTime"), "startTime is required for finished job");
     }
+    let (ready, active) = (int(job, "status.ready"), int(job, "status.active"));
+    if ready >= 0 && active >= 0 && ready > active {
+        errors.invalid(&path.child("ready"), ready, "cannot set more ready pods than active");
+    }
+    indexes(&mut errors, job, &path);
     errors
+}
+
+/// Pods that are gone and not yet counted: each once.
+fn uncounted(errors: &mut ErrorList, job: &Value, path: &Path) {
+    let mut seen = HashSet::new();
+    for list in ["succeeded", "failed"] {
+        for (index, uid) in items(&job["status"]["uncountedTerminatedPods"], list).iter().enumerate() {
+            let (path, uid) = (path.child(list).index(index), uid.as_str().unwrap_or_default());
+            if uid.is_empty() {
+                errors.invalid(&path, uid, "must not be empty");
+            } else if !seen.insert(uid) {
+                errors.duplicate(&path, uid);
+            }
+        }
+    }
+}
+
+/// Indexes that are done, and those that are given up.
+fn indexes(errors: &mut ErrorList, job: &Value, path: &Path) {
+    let all = int(job, "spec.completions");
+    let mut parse = |field: &str, refused: Option<&str>| {
+        let given = text(&job["status"], field);
+        let path = path.child(field);
+        match (refused, count_indexes(given, all)) {
+            (Some(detail), _) => errors.invalid(&path, given, detail),
+            (None, Err(fault)) => errors.invalid(&path, given, format!("error parsing {field}: {fault}")),
+            _ => {}
+        }
+    };
+    if !text(job, "status.completedIndexes").is_empty() {
+        parse("completedIndexes", None);
+        if text(job, "spec.completionMode") != "Indexed" {
+            parse("completedIndexes", Some("cannot set non-empty completedIndexes when non-indexed completion mode"));
+        }
+    }
+    if has(job, "status.failedIndexes") {
+        let refused = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        parse("failedIndexes", (!has(job, "spec.backoffLimitPerIndex")).then_some(refused));
+    }
 }
 
 /// CronJob.
@@ -428,6 +501,10 @@ pub fn cron_job_update(context: &Context<'_>, new: &Value, _old: &Value) -> Erro
 fn zone(errors: &mut ErrorList, zone: &str, path: &Path) {
     if zone.is_empty() {
         return errors.invalid(path, zone, "timeZone must be nil or non-empty string");
+    }
+    // Upstream looks for zones in files: two dots would lead it elsewhere.
+    if zone.contains("..") && !zone.contains('/') {
+        return errors.invalid(path, zone, "time: invalid location name");
     }
     if zone.eq_ignore_ascii_case("local") {
         let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
@@ -523,5 +600,35 @@ mod tests {
             "[p.rules[0].onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator, p.rules[1]: Invalid value: \
              specifying one of OnExitCodes and OnPodConditions is required]"
         );
+    }
+
+    #[test]
+    fn statuses() {
+        for (spec, given, expected) in [
+            (serde_json::json!({}), serde_json::json!({"active": 1, "ready": 1}), ""),
+            (
+                serde_json::json!({}),
+                serde_json::json!({"ready": 3}),
+                "status.ready: Invalid value: 3: cannot set more ready pods than active",
+            ),
+            (
+                serde_json::json!({}),
+                serde_json::json!({"failedIndexes": "1"}),
+                "status.failedIndexes: Invalid value: \"1\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+            ),
+            (
+                serde_json::json!({"completionMode": "Indexed", "completions": 2}),
+                serde_json::json!({"completedIndexes": "x"}),
+                "status.completedIndexes: Invalid value: \"x\": error parsing completedIndexes: cannot convert string to integer for index: \"x\"",
+            ),
+            (
+                serde_json::json!({}),
+                serde_json::json!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["a"]}}),
+                "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
+            ),
+        ] {
+            let job = serde_json::json!({"spec": spec, "status": given});
+            assert_eq!(status(&job).to_string(), expected, "{job}");
+        }
     }
 }

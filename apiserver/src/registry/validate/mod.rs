@@ -5,10 +5,13 @@ pub mod addresses;
 pub mod attachment;
 pub mod autoscaling;
 pub mod certificates;
+pub mod claims;
 pub mod classes;
 pub mod cluster;
 pub mod config;
 mod containers;
+mod definition_schema;
+pub mod definitions;
 pub mod devices;
 pub mod endpoint_slice;
 mod environment;
@@ -24,7 +27,9 @@ pub mod network_policy;
 mod placement;
 pub mod pod;
 pub mod pod_certificate;
+mod pod_status;
 mod pod_volumes;
+mod pod_warnings;
 pub mod policies;
 mod projected;
 pub mod quota;
@@ -37,13 +42,15 @@ pub mod warnings;
 pub mod webhooks;
 pub mod workload;
 
+pub use pod_warnings::all as pod_warnings;
+
 use std::collections::HashSet;
 
 use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::value::{at, entries, text};
+use super::value::{at, entries, has, text};
 
 const IMMUTABLE: &str = "field is immutable";
 const IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -129,6 +136,54 @@ fn labels(errors: &mut ErrorList, path: &Path, object: &Value, field: &str) {
     }
 }
 
+/// Faults that upstream's code finds, and those that its declarations find: these come after.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Of the code.
+    told: ErrorList,
+    /// Of the declarations.
+    declared: ErrorList,
+}
+
+impl Faults {
+    /// All, in their order.
+    fn all(mut self) -> ErrorList {
+        self.told.extend(self.declared);
+        self.told
+    }
+}
+
+/// Annotations: their keys.
+fn annotations(errors: &mut ErrorList, path: &Path, object: &Value, field: &str) {
+    for (key, _) in entries(object, field) {
+        errors.invalid_each(path, key, names::qualified(&key.to_lowercase()));
+    }
+}
+
+/// Metadata for objects that are made of a template: labels and annotations.
+fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
+    // The spelling of uID is upstream's.
+    const FIXED: [(&str, &str); 12] = [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("selfLink", "selfLink"),
+        ("uid", "uID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("ownerReferences", "ownerReferences"),
+        ("finalizers", "finalizers"),
+    ];
+    annotations(errors, &path.child("annotations"), metadata, "annotations");
+    labels(errors, &path.child("labels"), metadata, "labels");
+    for (_, shown) in FIXED.into_iter().filter(|(field, _)| has(metadata, field)) {
+        errors.forbidden(&path.child(shown), "cannot be set");
+    }
+}
+
 /// A field that an update leaves alone.
 fn unchanged(errors: &mut ErrorList, path: &Path, new: &Value, old: &Value) {
     if new != old {
@@ -178,5 +233,9 @@ fn label_selector(errors: &mut ErrorList, path: &Path, selector: &Value) {
         }
         let key = text(expression, "key");
         errors.invalid_each(&path.child("key"), key, names::label_key(key));
+        for (index, value) in super::value::items(expression, "values").iter().enumerate() {
+            let value = value.as_str().unwrap_or_default();
+            errors.invalid_each(&path.child("values").index(index), value, names::label_value(value));
+        }
     }
 }

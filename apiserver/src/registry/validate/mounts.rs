@@ -92,7 +92,7 @@ pub fn devices(errors: &mut ErrorList, container: &Value, path: &Path, volumes: 
         if !names.insert(name) {
             errors.invalid(&path.child("name"), name, "must be unique");
         }
-        if !name.is_empty() && !volumes.contains(name) {
+        if !volumes.contains(name) {
             errors.not_found(&path.child("name"), name);
         }
         if place.is_empty() {

@@ -39,7 +39,11 @@ pub fn service(_context: &Context<'_>, service: &Value) -> ErrorList {
     service_ports(&mut errors, ports, &path.child("ports"));
     labels(&mut errors, &path.child("selector"), spec, "selector");
     affinity(&mut errors, spec, &path);
-    addresses(&mut errors, spec, ty, &path);
+    if ty == "ExternalName" {
+        for field in ["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| has(spec, field)) {
+            errors.forbidden(&path.child(field), "may not be set for ExternalName services");
+        }
+    }
     external_addresses(&mut errors, items(spec, "externalIPs"), &path.child("externalIPs"));
     one_of(&mut errors, &path.child("type"), ty, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
     duplicates(&mut errors, ports, ty, &path.child("ports"));
@@ -66,18 +70,16 @@ fn affinity(errors: &mut ErrorList, spec: &Value, path: &Path) {
 }
 
 /// The Service's own addresses and their families.
-fn addresses(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
+pub fn cluster_addresses(service: &Value) -> ErrorList {
+    const MOST: usize = 2;
+    let mut list = ErrorList::new();
+    let errors = &mut list;
+    let (spec, path) = (at(service, "spec"), &Path::new("spec"));
+    if text(spec, "type") == "ExternalName" {
+        return list;
+    }
     let (families, policy) = (items(spec, "ipFamilies"), text(spec, "ipFamilyPolicy"));
     let (of_families, of_policy) = (path.child("ipFamilies"), path.child("ipFamilyPolicy"));
-    if ty == "ExternalName" {
-        if !families.is_empty() {
-            errors.forbidden(&of_families, "may not be set for ExternalName services");
-        }
-        if has(spec, "ipFamilyPolicy") {
-            errors.forbidden(&of_policy, "may not be set for ExternalName services");
-        }
-        return;
-    }
     let (first, all) = (text(spec, "clusterIP"), items(spec, "clusterIPs"));
     let of_addresses = path.child("clusterIPs");
     if first.is_empty() && !all.is_empty() {
@@ -112,6 +114,17 @@ fn addresses(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
             _ => {}
         }
     }
+    if all.len() > MOST {
+        errors.invalid(&of_addresses, all.to_vec(), "may only hold up to 2 values");
+    }
+    let ips: Vec<std::net::IpAddr> = all.iter().filter_map(|address| address.as_str()?.parse().ok()).collect();
+    if all.len() == MOST && ips.len() == MOST && ips[0].is_ipv4() == ips[1].is_ipv4() {
+        errors.invalid(&of_addresses, all.to_vec(), "may specify no more than one IP for each IP family");
+    }
+    if all.len() > 1 && all.iter().any(|address| address == "None") {
+        errors.invalid(&of_addresses, all.to_vec(), "'None' must be the first and only value");
+    }
+    list
 }
 
 fn external_addresses(errors: &mut ErrorList, addresses: &[Value], path: &Path) {
@@ -283,4 +296,29 @@ pub fn service_warnings(_context: &Context<'_>, new: &Value, _old: Option<&Value
         warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"");
     }
     warnings.into_iter().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn cluster_addresses_are_told_alone() {
+        let spec = |more: Value| json!({"spec": more});
+        for (given, expected) in [
+            (json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"]}), ""),
+            (
+                json!({"clusterIPs": ["10.0.0.1"]}),
+                "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: must be empty when `clusterIP` is not specified",
+            ),
+            (
+                json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "10.0.0.2"]}),
+                "spec.clusterIPs: Invalid value: [\"10.0.0.1\",\"10.0.0.2\"]: may specify no more than one IP for each IP family",
+            ),
+            (json!({"ipFamilies": ["IPv4", "IPv4"]}), "spec.ipFamilies[1]: Duplicate value: \"IPv4\""),
+        ] {
+            assert_eq!(cluster_addresses(&spec(given.clone())).to_string(), expected, "{given}");
+        }
+    }
 }

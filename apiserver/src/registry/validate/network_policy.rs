@@ -3,24 +3,29 @@
 use pintle_machinery::field_path::{ErrorList, Path};
 use serde_json::Value;
 
-use super::{CIDR, is_cidr, label_selector, one_of, port};
+use super::{CIDR, Faults, is_cidr, label_selector, one_of, port};
 use crate::registry::Context;
 use crate::registry::value::{at, has, items, number, text};
 
 /// NetworkPolicy.
 pub fn create(_context: &Context<'_>, policy: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
+    let mut faults = Faults::default();
+    let errors = &mut faults.told;
     let path = Path::new("spec");
     let spec = at(policy, "spec");
-    label_selector(&mut errors, &path.child("podSelector"), at(spec, "podSelector"));
+    label_selector(errors, &path.child("podSelector"), at(spec, "podSelector"));
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for (index, rule) in items(spec, direction).iter().enumerate() {
             let path = path.child(direction).index(index);
             for (index, item) in items(rule, "ports").iter().enumerate() {
-                one_port(&mut errors, item, &path.child("ports").index(index));
+                one_port(errors, item, &path.child("ports").index(index));
             }
             for (index, item) in items(rule, peers).iter().enumerate() {
-                peer(&mut errors, item, &path.child(peers).index(index));
+                let path = path.child(peers).index(index);
+                peer(errors, item, &path);
+                if has(item, "ipBlock") && text(item, "ipBlock.cidr").is_empty() {
+                    faults.declared.required(&path.child("ipBlock").child("cidr"), "");
+                }
             }
         }
     }
@@ -28,13 +33,13 @@ pub fn create(_context: &Context<'_>, policy: &Value) -> ErrorList {
     if types.len() > 2 {
         let path = path.child("policyTypes");
         errors.invalid(&path, types.to_vec(), "may not specify more than two policyTypes");
-        return errors;
+        return faults.all();
     }
     for (index, ty) in types.iter().enumerate() {
         let path = path.child("policyTypes").index(index);
-        one_of(&mut errors, &path, ty.as_str().unwrap_or_default(), &["Ingress", "Egress"]);
+        one_of(errors, &path, ty.as_str().unwrap_or_default(), &["Ingress", "Egress"]);
     }
-    errors
+    faults.all()
 }
 
 /// An update of a NetworkPolicy.
@@ -43,24 +48,29 @@ pub fn update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorList {
 }
 
 fn one_port(errors: &mut ErrorList, item: &Value, path: &Path) {
-    let protocol = text(item, "protocol");
-    if !protocol.is_empty() {
-        one_of(errors, &path.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
+    if has(item, "protocol") {
+        one_of(errors, &path.child("protocol"), text(item, "protocol"), &["TCP", "UDP", "SCTP"]);
+    }
+    let mut last = ErrorList::new();
+    if let Some(end) = number(item, "endPort") {
+        let path = path.child("endPort");
+        match at(item, "port") {
+            Value::Null => errors.invalid(&path, end, "may not be specified when `port` is not specified"),
+            Value::String(_) => errors.invalid(&path, end, "may not be specified when `port` is non-numeric"),
+            first => {
+                if first.as_i64().is_some_and(|first| first > end) {
+                    last.invalid(&path, end, "must be greater than or equal to `port`");
+                }
+                if let Some(fault) = pintle_machinery::names::port_number(end) {
+                    last.invalid(&path, end, fault);
+                }
+            }
+        }
     }
     if has(item, "port") {
         port(errors, &path.child("port"), &item["port"]);
     }
-    let Some(end) = number(item, "endPort") else { return };
-    let detail = match (at(item, "port"), at(item, "port").as_i64()) {
-        (Value::Null, _) => "may not be specified when `port` is not specified",
-        (Value::String(_), _) => "may not be specified when `port` is non-numeric",
-        (_, Some(first)) if first > end => "must be greater than or equal to `port`",
-        _ => match pintle_machinery::names::port_number(end) {
-            Some(fault) => return errors.invalid(&path.child("endPort"), end, fault),
-            None => return,
-        },
-    };
-    errors.invalid(&path.child("endPort"), end, detail);
+    errors.extend(last);
 }
 
 fn peer(errors: &mut ErrorList, peer: &Value, path: &Path) {
@@ -81,7 +91,7 @@ fn peer(errors: &mut ErrorList, peer: &Value, path: &Path) {
 fn block(errors: &mut ErrorList, block: &Value, path: &Path) {
     let cidr = text(block, "cidr");
     if cidr.is_empty() {
-        return errors.required(&path.child("cidr"), "");
+        return;
     }
     if !is_cidr(cidr) {
         return errors.invalid(&path.child("cidr"), cidr, CIDR);

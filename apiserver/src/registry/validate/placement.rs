@@ -192,7 +192,50 @@ pub fn gates(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.duplicate(&path, name);
         }
     }
-    if !gates.is_empty() && !text(spec, "nodeName").is_empty() {
+}
+
+/// The nodes of a pod that waits may be narrowed down, not widened.
+pub fn narrowed(errors: &mut ErrorList, new: &Value, old: &Value, path: &Path) {
+    let before = at(old, "spec.nodeSelector").as_object();
+    let kept = |(key, value): (&String, &Value)| at(new, "spec.nodeSelector").get(key) == Some(value);
+    if !before.into_iter().flatten().all(kept) {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.invalid(&path.child("nodeSelector"), at(new, "spec.nodeSelector").clone(), detail);
+    }
+    let terms =
+        |pod| items(at(pod, "spec.affinity.nodeAffinity").get(REQUIRED).unwrap_or(&Value::Null), "nodeSelectorTerms");
+    let (terms, before) = (terms(new), terms(old));
+    let path = path.child("affinity").child("nodeAffinity").child(REQUIRED).child("nodeSelectorTerms");
+    if !before.is_empty() && terms.len() != before.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        let shown = if terms.is_empty() { Value::Null } else { terms.to_vec().into() };
+        return errors.invalid(&path, shown, detail);
+    }
+    for (index, (term, before)) in terms.iter().zip(before).enumerate() {
+        let starts = |list| items(term, list).starts_with(items(before, list));
+        if !starts("matchExpressions") || !starts("matchFields") {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.invalid(&path.index(index), term.clone(), detail);
+        }
+    }
+}
+
+/// A pod's spec without what says which nodes are good for it.
+pub fn without_nodes(spec: &mut Value) {
+    if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
+        affinity.remove("nodeAffinity");
+        if affinity.is_empty() {
+            spec["affinity"] = Value::Null;
+        }
+    }
+    if spec["affinity"].is_null() {
+        crate::registry::value::remove(spec, "affinity");
+    }
+}
+
+/// What waits has no node.
+pub fn gated_node(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    if !items(spec, "schedulingGates").is_empty() && !text(spec, "nodeName").is_empty() {
         let detail = "cannot be set until all schedulingGates have been cleared";
         errors.forbidden(&path.child("nodeName"), detail);
     }

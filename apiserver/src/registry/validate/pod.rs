@@ -7,7 +7,9 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::resources::Name;
-use super::{IP, containers, ephemeral, is_ip, labels, one_of, placement, pod_volumes, security};
+use super::{
+    IP, annotations, containers, ephemeral, is_ip, labels, one_of, placement, pod_status, pod_volumes, security,
+};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, flag, has, int, items, number, remove, set, text};
 
@@ -29,8 +31,9 @@ pub fn create(_context: &Context<'_>, pod: &Value) -> ErrorList {
 pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     match context.subresource {
-        Some("ephemeralcontainers") => return ephemeral::containers(at(new, "spec"), &Path::new("spec")),
+        Some("ephemeralcontainers") => return ephemeral_alone(at(new, "spec"), &Path::new("spec")),
         Some("resize") => return ephemeral::resize(new, old),
+        Some("status") => return pod_status::status(new, old),
         Some(_) => return errors,
         None => {}
     }
@@ -51,6 +54,16 @@ pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
             &path.child("tolerations"),
             "existing toleration can not be modified except its tolerationSeconds",
         );
+    }
+    if !items(old, "spec.schedulingGates").is_empty() {
+        placement::narrowed(&mut errors, new, old, &path);
+    }
+    for (index, gate) in items(new, "spec.schedulingGates").iter().enumerate() {
+        if !items(old, "spec.schedulingGates").contains(gate) {
+            let name = text(gate, "name");
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.forbidden(&path.child("schedulingGates").index(index).child("name"), detail);
+        }
     }
     if frozen(new, old) != frozen(old, old) {
         errors.forbidden(&path, UPDATE);
@@ -91,15 +104,12 @@ fn frozen(pod: &Value, old: &Value) -> Value {
     if int(old, "spec.terminationGracePeriodSeconds") < 0 && int(&spec, "terminationGracePeriodSeconds") == 1 {
         set(&mut spec, "terminationGracePeriodSeconds", at(old, "spec.terminationGracePeriodSeconds").clone());
     }
-    // Gates may go but not come, and while there are any the node may be narrowed down.
+    // Gates may go, and while there are any the node may be narrowed down: what may not is told apart.
     let gated = !items(old, "spec.schedulingGates").is_empty();
-    let known = |gate: &Value| items(old, "spec.schedulingGates").contains(gate);
-    if items(&spec, "schedulingGates").iter().all(known) {
-        remove(&mut spec, "schedulingGates");
-    }
+    remove(&mut spec, "schedulingGates");
     if gated {
         remove(&mut spec, "nodeSelector");
-        remove(&mut spec, "affinity");
+        placement::without_nodes(&mut spec);
     }
     spec
 }
@@ -107,69 +117,103 @@ fn frozen(pod: &Value, old: &Value) -> Value {
 /// A pod template of a workload.
 pub fn template(errors: &mut ErrorList, template: &Value, path: &Path) {
     labels(errors, &path.child("labels"), template, "metadata.labels");
+    annotations(errors, &path.child("annotations"), template, "metadata.annotations");
     spec(errors, at(template, "spec"), &path.child("spec"));
     if !items(template, "spec.ephemeralContainers").is_empty() {
-        errors.extend(ephemeral::containers(at(template, "spec"), &path.child("spec")));
         let detail = "ephemeral containers not allowed in pod template";
         errors.forbidden(&path.child("spec").child("ephemeralContainers"), detail);
     }
 }
 
 fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let known = pod_volumes::volumes(errors, spec, &path.child("volumes"));
-    claims(errors, spec, path);
-    let mut taken = HashSet::new();
-    let containers = items(spec, "containers");
-    if containers.is_empty() {
-        errors.required(&path.child("containers"), "");
-    }
-    containers::all(errors, containers, &path.child("containers"), &mut taken, &known);
-    containers::all(errors, items(spec, "initContainers"), &path.child("initContainers"), &mut taken, &known);
+    let volumes = pod_volumes::volumes(errors, spec, &path.child("volumes"));
+    let claims = claims(errors, spec, path);
+    let pod = containers::Pod { spec, volumes: &volumes, claims: &claims };
+    all_containers(errors, pod, path);
+    containers::pod_resources(errors, pod, path);
+    containers::network_ports(errors, spec, path);
     let restart = text(spec, "restartPolicy");
     one_of(errors, &path.child("restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
     let dns = text(spec, "dnsPolicy");
     one_of(errors, &path.child("dnsPolicy"), dns, &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]);
-    match (dns, has(spec, "dnsConfig"), items(spec, "dnsConfig.nameservers").is_empty()) {
-        ("None", false, _) => {
-            errors.required(&path.child("dnsConfig"), "must provide `dnsConfig` when `dnsPolicy` is None");
-        }
-        ("None", true, true) => {
-            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            errors.required(&path.child("dnsConfig").child("nameservers"), detail);
-        }
-        _ => {}
-    }
     labels(errors, &path.child("nodeSelector"), spec, "nodeSelector");
+    security::pod(errors, spec, path);
     placement::affinity(errors, at(spec, "affinity"), &path.child("affinity"));
-    placement::spread(errors, items(spec, "topologySpreadConstraints"), &path.child("topologySpreadConstraints"));
-    placement::gates(errors, spec, path);
-    resolver(errors, at(spec, "dnsConfig"), &path.child("dnsConfig"));
+    resolver(errors, spec, &path.child("dnsConfig"));
     for (index, gate) in items(spec, "readinessGates").iter().enumerate() {
         let ty = text(gate, "conditionType");
-        errors.invalid_each(
-            &path.child("readinessGates").index(index).child("conditionType"),
-            ty,
-            names::qualified(ty),
-        );
+        let path = path.child("readinessGates").index(index).child("conditionType");
+        errors.invalid_each(&path, ty, names::qualified(ty));
+    }
+    placement::gates(errors, spec, path);
+    placement::spread(errors, items(spec, "topologySpreadConstraints"), &path.child("topologySpreadConstraints"));
+    security::host_processes(errors, spec, path);
+    security::users(errors, spec, path);
+    host_name(errors, spec, path);
+    named(errors, spec, path, &["serviceAccountName", "nodeName"], names::dns1123_subdomain);
+    placement::gated_node(errors, spec, path);
+    if let Some(seconds) = number(spec, "activeDeadlineSeconds").filter(|seconds| !(1..=MAX).contains(seconds)) {
+        let detail = format!("must be between 1 and {MAX}, inclusive");
+        errors.invalid(&path.child("activeDeadlineSeconds"), seconds, detail);
+    }
+    named(errors, spec, path, &["hostname", "subdomain"], names::dns1123_label);
+    placement::tolerations_at(errors, items(spec, "tolerations"), &path.child("tolerations"));
+    aliases(errors, spec, &path.child("hostAliases"));
+    named(errors, spec, path, &["priorityClassName"], names::dns1123_subdomain);
+    if has(spec, "runtimeClassName") {
+        let class = text(spec, "runtimeClassName");
+        errors.invalid_each(&path.child("runtimeClassName"), class, names::dns1123_subdomain(class));
+    }
+    if has(spec, "preemptionPolicy") {
+        let path = path.child("preemptionPolicy");
+        match text(spec, "preemptionPolicy") {
+            "" => errors.required(&path, ""),
+            policy => one_of(errors, &path, policy, &["PreemptLowerPriority", "Never"]),
+        }
     }
     for (name, amount) in entries(spec, "overhead") {
         let path = path.child("overhead").child("limits").key(name);
         Name(name).check_container(errors, &path);
         Name(name).check_amount(errors, &path, amount);
     }
-    for (field, check) in [
-        ("serviceAccountName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
-        ("nodeName", names::dns1123_subdomain),
-    ] {
+    security::os(errors, spec, path);
+}
+
+/// Its containers of all sorts.
+fn all_containers(errors: &mut ErrorList, pod: containers::Pod<'_>, path: &Path) {
+    let mut taken = HashSet::new();
+    if items(pod.spec, "containers").is_empty() {
+        errors.required(&path.child("containers"), "");
+    }
+    containers::all(errors, pod, "containers", path, &mut taken);
+    containers::host_ports(errors, pod.spec, path);
+    containers::all(errors, pod, "initContainers", path, &mut taken);
+    ephemeral::containers(errors, pod, path, &mut taken);
+}
+
+/// Its ephemeral containers, in a pod that is as it was otherwise.
+fn ephemeral_alone(spec: &Value, path: &Path) -> ErrorList {
+    let (mut errors, mut known) = (ErrorList::new(), ErrorList::new());
+    let volumes = pod_volumes::volumes(&mut known, spec, path);
+    let claims = claims(&mut known, spec, path);
+    let others = ["containers", "initContainers"].into_iter().flat_map(|list| items(spec, list));
+    let mut taken = others.map(|container| text(container, "name").to_owned()).collect();
+    let pod = containers::Pod { spec, volumes: &volumes, claims: &claims };
+    ephemeral::containers(&mut errors, pod, path, &mut taken);
+    errors
+}
+
+/// Names that may be left out.
+fn named(errors: &mut ErrorList, spec: &Value, path: &Path, fields: &[&str], check: fn(&str) -> Vec<String>) {
+    for field in fields {
         let value = text(spec, field);
         if !value.is_empty() {
             errors.invalid_each(&path.child(field), value, check(value));
         }
     }
-    if let Some(seconds) = number(spec, "activeDeadlineSeconds").filter(|seconds| !(1..=MAX).contains(seconds)) {
-        let detail = format!("must be between 1 and {MAX}, inclusive");
-        errors.invalid(&path.child("activeDeadlineSeconds"), seconds, detail);
-    }
+}
+
+fn host_name(errors: &mut ErrorList, spec: &Value, path: &Path) {
     if has(spec, "hostnameOverride") {
         let (path, name) = (path.child("hostnameOverride"), text(spec, "hostnameOverride"));
         for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|field| flag(spec, field)) {
@@ -177,39 +221,23 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         }
         errors.invalid_each(&path, name, names::dns1123_subdomain(name));
     }
-    if has(spec, "os") {
-        one_of(errors, &path.child("os"), text(spec, "os.name"), &["linux", "windows"]);
-    }
-    for field in ["hostname", "subdomain"] {
-        let value = text(spec, field);
-        if !value.is_empty() {
-            errors.invalid_each(&path.child(field), value, names::dns1123_label(value));
-        }
-    }
-    placement::tolerations_at(errors, items(spec, "tolerations"), &path.child("tolerations"));
-    containers::host_ports(errors, spec, path);
-    containers::pod_resources(errors, spec, path);
-    security::pod(errors, spec, path);
-    for list in ["containers", "initContainers"] {
-        for (index, container) in items(spec, list).iter().enumerate() {
-            security::container(errors, container, spec, &path.child(list).index(index));
-        }
-    }
-    aliases(errors, spec, &path.child("hostAliases"));
-    for field in ["priorityClassName", "runtimeClassName"] {
-        let class = text(spec, field);
-        if !class.is_empty() {
-            errors.invalid_each(&path.child(field), class, names::dns1123_subdomain(class));
-        }
-    }
 }
 
 /// What a pod's resolver is told.
-fn resolver(errors: &mut ErrorList, config: &Value, path: &Path) {
+fn resolver(errors: &mut ErrorList, spec: &Value, path: &Path) {
     const SERVERS: usize = 3;
     const SEARCHES: usize = 32;
     const CHARACTERS: usize = 2048;
+    let config = at(spec, "dnsConfig");
     let servers = items(config, "nameservers");
+    match (text(spec, "dnsPolicy"), config.is_null(), servers.is_empty()) {
+        ("None", true, _) => errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None"),
+        ("None", false, true) => {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.required(&path.child("nameservers"), detail);
+        }
+        _ => {}
+    }
     if servers.len() > SERVERS {
         let detail = format!("must not have more than {SERVERS} nameservers");
         errors.invalid(&path.child("nameservers"), servers.to_vec(), detail);
@@ -245,16 +273,19 @@ fn resolver(errors: &mut ErrorList, config: &Value, path: &Path) {
     }
 }
 
-/// Claims of devices.
-fn claims(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let mut known = HashSet::new();
+/// Claims of devices; their names.
+fn claims<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> Vec<&'a str> {
+    let mut known = Vec::new();
     for (index, claim) in items(spec, "resourceClaims").iter().enumerate() {
         let path = path.child("resourceClaims").index(index);
         let name = text(claim, "name");
         match name {
             "" => errors.required(&path.child("name"), ""),
-            _ if !known.insert(name) => errors.duplicate(&path.child("name"), name),
-            _ => errors.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
+            _ if known.contains(&name) => errors.duplicate(&path.child("name"), name),
+            _ => {
+                known.push(name);
+                errors.invalid_each(&path.child("name"), name, names::dns1123_label(name));
+            }
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         let given = sources.iter().filter(|field| has(claim, field)).count();
@@ -276,33 +307,8 @@ fn claims(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid_each(&path.child(field), value, names::dns1123_subdomain(value));
         }
     }
-    for (holder, of_holder) in claim_holders(spec, path) {
-        let mut asked = HashSet::new();
-        for (claim, named) in items(holder, "resources.claims").iter().enumerate() {
-            let name = text(named, "name");
-            let path = of_holder.child("resources").child("claims").index(claim);
-            if !asked.insert((name, text(named, "request"))) {
-                errors.duplicate(&path, name);
-            }
-            if !known.contains(name) {
-                let mut names: Vec<&str> = known.iter().copied().collect();
-                names.sort_unstable();
-                let which = if names.is_empty() { "which is empty".to_owned() } else { names.join(", ") };
-                let detail = format!("must be one of the names in pod.spec.resourceClaims {which}");
-                errors.push(FieldError::new(Fault::NotFound, &path, name, detail));
-            }
-        }
-    }
-}
-
-/// What may ask for claims: containers, and the pod as a whole.
-fn claim_holders<'a>(spec: &'a Value, path: &Path) -> Vec<(&'a Value, Path)> {
-    let lists = ["containers", "initContainers"].into_iter();
-    let containers = lists.flat_map(|list| {
-        let of = |(index, container)| (container, path.child(list).index(index));
-        items(spec, list).iter().enumerate().map(of)
-    });
-    containers.chain([(spec, path.clone())]).collect()
+    known.sort_unstable();
+    known
 }
 
 fn aliases(errors: &mut ErrorList, spec: &Value, path: &Path) {

@@ -6,6 +6,7 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
+use super::volumes::Holder;
 use super::{environment, one_of};
 use crate::registry::value::{at, has, items, number, text};
 
@@ -60,7 +61,7 @@ pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> Hash
             if position > 0 {
                 errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
             } else {
-                source_of(errors, field, &volume[field], &path.child(field));
+                source_of(errors, field, &volume[field], &path);
             }
         }
         let mut faults = names::dns1123_label(name);
@@ -81,7 +82,8 @@ pub fn volumes<'a>(errors: &mut ErrorList, spec: &'a Value, path: &Path) -> Hash
 }
 
 fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
-    super::volumes::source(errors, field, source, path);
+    super::volumes::source(errors, field, source, path, Holder::Pod);
+    let path = &path.child(field);
     let required = match field {
         "secret" => Some("secretName"),
         "configMap" => Some("name"),
@@ -104,7 +106,10 @@ fn source_of(errors: &mut ErrorList, field: &str, source: &Value, path: &Path) {
             let path = path.child("volumeClaimTemplate");
             match at(source, "volumeClaimTemplate") {
                 Value::Null => errors.required(&path, ""),
-                template => super::storage::claim_spec(errors, at(template, "spec"), &path.child("spec")),
+                template => {
+                    super::template_metadata(errors, at(template, "metadata"), &path.child("metadata"));
+                    super::storage::claim_spec(errors, at(template, "spec"), &path.child("spec"));
+                }
             }
         }
         "image" if has(source, "pullPolicy") => {

@@ -32,7 +32,11 @@ pub fn validating(_context: &Context<'_>, policy: &Value) -> ErrorList {
         let path = path.child("auditAnnotations").index(index);
         let key = text(annotation, "key");
         let full = format!("{}/{key}", text(policy, "metadata.name"));
-        errors.invalid_each(&path.child("key"), &full, names::qualified(&full));
+        if text(policy, "metadata.name").is_empty() {
+            errors.invalid(&path.child("key"), key, "requires metadata.name be non-empty");
+        } else {
+            errors.invalid_each(&path.child("key"), &full, names::qualified(&full));
+        }
         if text(annotation, "valueExpression").trim().is_empty() {
             errors.required(&path.child("valueExpression"), "valueExpression is not specified");
         }
@@ -59,6 +63,13 @@ pub fn mutating(_context: &Context<'_>, policy: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(policy, "spec");
     common(&mut errors, spec, &path);
+    // Nothing is left to change of what goes.
+    for rule in items(spec, "matchConstraints.resourceRules") {
+        for operation in items(rule, "operations").iter().map(|operation| operation.as_str().unwrap_or_default()) {
+            let path = path.child("matchConstraints").child("resourceRules").child("operations");
+            one_of(&mut errors, &path, operation, &["*", "CONNECT", "CREATE", "UPDATE"]);
+        }
+    }
     let mutations = items(spec, "mutations");
     if mutations.is_empty() {
         errors.required(&path.child("mutations"), "mutations must contain at least one item");

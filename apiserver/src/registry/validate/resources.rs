@@ -111,6 +111,19 @@ impl Name<'_> {
         }
     }
 
+    /// Huge pages come whole.
+    pub fn check_pages(self, errors: &mut ErrorList, path: &Path, value: &Value) {
+        let Some((size, amount)) = self.0.strip_prefix("hugepages-").zip(quantity(value)) else { return };
+        let size = quantity(&size.into()).map(|size| size.value()).unwrap_or_default();
+        if size <= 0 || amount.value() <= 0 || amount.value() % size != 0 {
+            errors.invalid(
+                path,
+                amount.to_string(),
+                format!("{amount} is not positive integer multiple of {}", self.0),
+            );
+        }
+    }
+
     /// Faults of the amount of this resource.
     pub fn check_amount(self, errors: &mut ErrorList, path: &Path, value: &Value) {
         let Some(amount) = quantity(value) else { return };

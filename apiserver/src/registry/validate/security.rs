@@ -29,7 +29,7 @@ const SHOWN: [(&str, &str); 12] = [
     ("appArmorProfile", "AppArmorProfile"),
 ];
 /// What Windows knows nothing of.
-const POD_NOT_ON_WINDOWS: [&str; 9] = [
+const POD_NOT_ON_WINDOWS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
     "seccompProfile",
@@ -38,6 +38,7 @@ const POD_NOT_ON_WINDOWS: [&str; 9] = [
     "sysctls",
     "runAsUser",
     "runAsGroup",
+    "supplementalGroups",
     "supplementalGroupsPolicy",
 ];
 const CONTAINER_NOT_ON_WINDOWS: [&str; 10] = [
@@ -75,32 +76,49 @@ pub fn pod(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid(&own.child("supplementalGroups").index(index), id, ID);
         }
     }
-    if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
-        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        errors.invalid(&path.child("shareProcessNamespace"), true, detail);
-    }
-    if has(spec, "hostUsers") && !flag(spec, "hostUsers") {
-        for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
-            if flag(spec, field) {
-                errors.forbidden(&path.child(shown), "when `hostUsers` is false");
-            }
-        }
-    }
     sysctls(errors, context, &own.child("sysctls"));
+    choices(errors, context, &own, &[("fsGroupChangePolicy", &["Always", "OnRootMismatch"])]);
+    profile(errors, context, &own, SECCOMP);
+    windows(errors, at(context, "windowsOptions"), &own.child("windowsOptions"));
+    profile(errors, context, &own, APPARMOR);
     choices(
         errors,
         context,
         &own,
-        &[
-            ("fsGroupChangePolicy", &["Always", "OnRootMismatch"]),
-            ("supplementalGroupsPolicy", &["Merge", "Strict"]),
-            ("seLinuxChangePolicy", &["MountOption", "Recursive"]),
-        ],
+        &[("supplementalGroupsPolicy", &["Merge", "Strict"]), ("seLinuxChangePolicy", &["MountOption", "Recursive"])],
     );
-    profiles(errors, context, &own);
-    windows(errors, at(context, "windowsOptions"), &own.child("windowsOptions"));
-    host_processes(errors, spec, path);
-    os(errors, spec, path);
+    if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.child("shareProcessNamespace"), true, detail);
+    }
+}
+
+/// With users of its own a pod has little of the host's.
+pub fn users(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    const DETAIL: &str = "when `hostUsers` is false";
+    if at(spec, "hostUsers") != &Value::Bool(false) {
+        return;
+    }
+    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if flag(spec, field) {
+            errors.forbidden(&path.child(shown), DETAIL);
+        }
+    }
+    for (container, path) in containers_at(spec, path) {
+        if !items(container, "volumeDevices").is_empty() {
+            errors.forbidden(&path.child("volumeDevices"), DETAIL);
+        }
+    }
+}
+
+/// All containers with their paths, the first to start first.
+fn containers_at<'a>(spec: &'a Value, path: &Path) -> Vec<(&'a Value, Path)> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"].into_iter();
+    let of_list = |list: &'static str| {
+        let path = path.child(list);
+        items(spec, list).iter().enumerate().map(move |(index, container)| (container, path.index(index)))
+    };
+    lists.flat_map(of_list).collect()
 }
 
 fn choices(errors: &mut ErrorList, holder: &Value, path: &Path, fields: &[(&str, &[&str])]) {
@@ -132,40 +150,42 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= SYSCTL_LENGTH && name.split(['.', '/']).all(part)
 }
 
-/// Profiles of seccomp and AppArmor.
-fn profiles(errors: &mut ErrorList, context: &Value, path: &Path) {
+/// Fields of profiles, and what their messages call them.
+const SECCOMP: (&str, &str) = ("seccompProfile", "seccomp");
+const APPARMOR: (&str, &str) = ("appArmorProfile", "AppArmor");
+
+/// A profile of seccomp or AppArmor.
+fn profile(errors: &mut ErrorList, context: &Value, path: &Path, (field, what): (&str, &str)) {
     const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
-    for (field, what) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
-        let profile = at(context, field);
-        if profile.is_null() {
-            continue;
+    let profile = at(context, field);
+    if profile.is_null() {
+        return;
+    }
+    let path = path.child(field);
+    let (ty, local) = (text(profile, "type"), text(profile, "localhostProfile"));
+    let given = has(profile, "localhostProfile");
+    let of_local = path.child("localhostProfile");
+    match ty {
+        "Localhost" if !given => {
+            errors.required(&of_local, format!("must be set when {what} type is Localhost"));
         }
-        let path = path.child(field);
-        let (ty, local) = (text(profile, "type"), text(profile, "localhostProfile"));
-        let given = has(profile, "localhostProfile");
-        let of_local = path.child("localhostProfile");
-        match ty {
-            "Localhost" if !given => {
-                errors.required(&of_local, format!("must be set when {what} type is Localhost"));
-            }
-            "Localhost" => local_profile(errors, what, local, &of_local),
-            _ if given => {
-                let detail = format!("can only be set when {what} type is Localhost");
-                let shown = match what {
-                    "seccomp" => {
-                        format!("{{\"Type\":\"{ty}\",\"LocalhostProfile\":{}}}", at(profile, "localhostProfile"))
-                    }
-                    _ => at(profile, "localhostProfile").to_string(),
-                };
-                errors.push(FieldError::new(Fault::Invalid, &of_local, local, detail).shown_as(shown));
-            }
-            _ => {}
+        "Localhost" => local_profile(errors, what, local, &of_local),
+        _ if given => {
+            let detail = format!("can only be set when {what} type is Localhost");
+            let shown = match what {
+                "seccomp" => {
+                    format!("{{\"Type\":\"{ty}\",\"LocalhostProfile\":{}}}", at(profile, "localhostProfile"))
+                }
+                _ => at(profile, "localhostProfile").to_string(),
+            };
+            errors.push(FieldError::new(Fault::Invalid, &of_local, local, detail).shown_as(shown));
         }
-        if ty.is_empty() {
-            errors.required(&path.child("type"), format!("type is required when {field} is set"));
-        } else {
-            one_of(errors, &path.child("type"), ty, &TYPES);
-        }
+        _ => {}
+    }
+    if ty.is_empty() {
+        errors.required(&path.child("type"), format!("type is required when {field} is set"));
+    } else {
+        one_of(errors, &path.child("type"), ty, &TYPES);
     }
 }
 
@@ -200,7 +220,7 @@ pub fn container(errors: &mut ErrorList, container: &Value, spec: &Value, path: 
             errors.invalid(&path.child("procMount"), mount, detail);
         }
     }
-    profiles(errors, context, &path);
+    profile(errors, context, &path, SECCOMP);
     if at(context, "allowPrivilegeEscalation") == &Value::Bool(false) {
         let mut refuse = |what: &str| {
             let detail = format!("cannot set `allowPrivilegeEscalation` to false and {what}");
@@ -214,17 +234,7 @@ pub fn container(errors: &mut ErrorList, container: &Value, spec: &Value, path: 
         }
     }
     windows(errors, at(context, "windowsOptions"), &path.child("windowsOptions"));
-    match text(spec, "os.name") {
-        "windows" => {
-            for field in CONTAINER_NOT_ON_WINDOWS.into_iter().filter(|field| has(context, field)) {
-                errors.forbidden(&path.child(field), "cannot be set for a windows pod");
-            }
-        }
-        "linux" if has(context, "windowsOptions") => {
-            errors.forbidden(&path.child("windowsOptions"), "windows options cannot be set for a linux pod");
-        }
-        _ => {}
-    }
+    profile(errors, context, &path, APPARMOR);
 }
 
 /// A container's context as Go prints it.
@@ -328,19 +338,26 @@ fn user_fault(name: &str) -> Option<String> {
     None
 }
 
-fn all_containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    ["containers", "initContainers", "ephemeralContainers"].into_iter().flat_map(|list| items(spec, list))
-}
-
 /// Containers that run on the host itself come all or not at all, and with the host's network.
-fn host_processes(errors: &mut ErrorList, spec: &Value, path: &Path) {
+pub fn host_processes(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let whole = at(spec, "securityContext.windowsOptions.hostProcess").as_bool();
-    let own = |container: &Value| at(container, "securityContext.windowsOptions.hostProcess").as_bool();
-    let on_host = all_containers(spec).filter(|container| own(container).or(whole) == Some(true)).count();
+    let (mut on_host, mut others) = (0, 0);
+    for (container, path) in containers_at(spec, path) {
+        let own = at(container, "securityContext.windowsOptions.hostProcess").as_bool();
+        if let Some((whole, own)) = whole.zip(own).filter(|(whole, own)| whole != own) {
+            let path = path.child("securityContext").child("windowsOptions").child("hostProcess");
+            let detail = format!("pod hostProcess value must be identical if both are specified, was {whole}");
+            errors.invalid(&path, own, detail);
+        }
+        match own.or(whole) {
+            Some(true) => on_host += 1,
+            _ => others += 1,
+        }
+    }
     if on_host == 0 {
         return;
     }
-    if on_host != all_containers(spec).count() {
+    if others > 0 {
         let detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
         errors.invalid(path, "", detail);
     }
@@ -350,34 +367,49 @@ fn host_processes(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
 }
 
-fn os(errors: &mut ErrorList, spec: &Value, path: &Path) {
+/// What does not exist on the system that a pod is for.
+pub fn os(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    const FORBID: &str = "cannot be set for a windows pod";
     if !has(spec, "os") {
         return;
     }
-    let context = path.child("securityContext");
+    let own = path.child("securityContext");
     match text(spec, "os.name") {
         "" => errors.required(&path.child("os").child("name"), ""),
-        "linux" if has(spec, "securityContext.windowsOptions") => {
-            errors.forbidden(&context.child("windowsOptions"), "windows options cannot be set for a linux pod");
+        "linux" => {
+            let pod = (at(spec, "securityContext"), own);
+            let containers = containers_at(spec, path);
+            let contexts = containers
+                .into_iter()
+                .map(|(container, path)| (at(container, "securityContext"), path.child("securityContext")));
+            for (context, path) in [pod].into_iter().chain(contexts) {
+                if has(context, "windowsOptions") {
+                    let detail = "windows options cannot be set for a linux pod";
+                    errors.forbidden(&path.child("windowsOptions"), detail);
+                }
+            }
         }
-        "linux" => {}
         "windows" => {
-            let forbid = "cannot be set for a windows pod";
             let given = |field: &&str| match *field {
-                "sysctls" => !items(spec, "securityContext.sysctls").is_empty(),
+                "sysctls" | "supplementalGroups" => !items(&spec["securityContext"], field).is_empty(),
                 field => has(&spec["securityContext"], field),
             };
             for field in POD_NOT_ON_WINDOWS.iter().filter(|field| given(field)) {
-                errors.forbidden(&context.child(field), forbid);
+                errors.forbidden(&own.child(field), FORBID);
             }
-            if !items(spec, "securityContext.supplementalGroups").is_empty() {
-                errors.forbidden(&context.child("supplementalGroups"), forbid);
+            let of_host = ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
+            let told = |field: &&str| match *field {
+                "hostPID" | "hostIPC" => flag(spec, field),
+                field => has(spec, field),
+            };
+            for field in of_host.into_iter().filter(told) {
+                errors.forbidden(&path.child(field), FORBID);
             }
-            for field in ["hostPID", "hostIPC"].into_iter().filter(|field| flag(spec, field)) {
-                errors.forbidden(&path.child(field), forbid);
-            }
-            for field in ["hostUsers", "shareProcessNamespace"].into_iter().filter(|field| has(spec, field)) {
-                errors.forbidden(&path.child(field), forbid);
+            for (container, path) in containers_at(spec, path) {
+                let context = at(container, "securityContext");
+                for field in CONTAINER_NOT_ON_WINDOWS.into_iter().filter(|field| has(context, field)) {
+                    errors.forbidden(&path.child("securityContext").child(field), FORBID);
+                }
             }
         }
         other => errors.not_supported(&path.child("os"), other, &["linux", "windows"]),
@@ -407,13 +439,33 @@ mod tests {
             ),
             (json!({"hostUsers": false, "hostPID": true}), "s.HostPID: Forbidden: when `hostUsers` is false"),
             (
+                json!({"hostUsers": false, "containers": [{"volumeDevices": [{}]}]}),
+                "s.containers[0].volumeDevices: Forbidden: when `hostUsers` is false",
+            ),
+            (
                 json!({"os": {"name": "windows"}, "hostIPC": true}),
                 "s.hostIPC: Forbidden: cannot be set for a windows pod",
+            ),
+            (
+                json!({"os": {"name": "windows"}, "ephemeralContainers": [{"securityContext": {"runAsUser": 1}}]}),
+                "s.ephemeralContainers[0].securityContext.runAsUser: Forbidden: cannot be set for a windows pod",
+            ),
+            (
+                json!({"os": {"name": "linux"}, "containers": [{"securityContext": {"windowsOptions": {}}}]}),
+                "s.containers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
+            ),
+            (
+                json!({"hostNetwork": true, "securityContext": {"windowsOptions": {"hostProcess": true}},
+                    "containers": [{"securityContext": {"windowsOptions": {"hostProcess": false}}}]}),
+                "s.containers[0].securityContext.windowsOptions.hostProcess: Invalid value: false: pod hostProcess value must be identical if both are specified, was true",
             ),
         ];
         for (spec, expected) in cases {
             let mut errors = ErrorList::new();
             pod(&mut errors, &spec, &Path::new("s"));
+            users(&mut errors, &spec, &Path::new("s"));
+            host_processes(&mut errors, &spec, &Path::new("s"));
+            os(&mut errors, &spec, &Path::new("s"));
             assert_eq!(errors.to_string(), expected, "{spec}");
         }
     }

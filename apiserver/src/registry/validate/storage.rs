@@ -6,6 +6,7 @@ use pintle_machinery::names;
 use pintle_machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::volumes::Holder;
 use super::{label_selector, one_of, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, get_mut, has, items, remove, text};
@@ -24,7 +25,8 @@ const NOT_SOURCES: [&str; 9] = [
     "volumeMode",
 ];
 
-fn modes(errors: &mut ErrorList, spec: &Value, path: &Path, empty: &str) {
+/// How a volume may be used.
+pub fn modes(errors: &mut ErrorList, spec: &Value, path: &Path, empty: &str) {
     const ALONE: &str = "ReadWriteOncePod";
     let path = path.child("accessModes");
     let given = items(spec, "accessModes");
@@ -65,7 +67,6 @@ pub fn claim_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     match storage(at(spec, "resources.requests").get("storage")) {
         None => errors.required(&of_size, ""),
         Some(size) if size.sign() <= 0 => {
-            amount(errors, size, &of_size);
             errors.invalid(&of_size, size.to_string(), "must be greater than zero");
         }
         Some(_) => {}
@@ -166,19 +167,37 @@ fn claim_status(claim: &Value) -> ErrorList {
     ];
     let mut errors = ErrorList::new();
     let path = Path::new("status");
-    for list in ["capacity", "allocatedResources"] {
-        for (name, value) in entries(at(claim, "status"), list) {
-            if let Some(size) = quantity(value) {
-                amount(&mut errors, size, &path.child(list).key(name));
-            }
+    let status = at(claim, "status");
+    for (name, value) in entries(status, "capacity") {
+        if let Some(size) = quantity(value) {
+            amount(&mut errors, size, &path.child("capacity").key(name));
         }
     }
-    for (name, state) in entries(at(claim, "status"), "allocatedResourceStatuses") {
+    for (name, state) in entries(status, "allocatedResourceStatuses") {
+        let path = path.child("allocatedResourceStatuses");
+        allocatable(&mut errors, &path, name);
         if !state.as_str().is_some_and(|state| STATES.contains(&state)) {
-            errors.not_supported(&path.child("allocatedResourceStatuses"), name.as_str(), &STATES);
+            errors.not_supported(&path, name.as_str(), &STATES);
+        }
+    }
+    for (name, value) in entries(status, "allocatedResources") {
+        let path = path.child("allocatedResources");
+        match quantity(value) {
+            _ if !allocatable(&mut errors, &path, name) => {}
+            Some(size) => amount(&mut errors, size, &path.key(name)),
+            None => {}
         }
     }
     errors
+}
+
+/// A resource that a claim may have been given: its size, or what a driver calls its own.
+fn allocatable(errors: &mut ErrorList, path: &Path, name: &str) -> bool {
+    let known = name == "storage" || name.contains('/') && !name.starts_with("kubernetes.io/");
+    if !known {
+        errors.not_supported(path, name, &["storage"]);
+    }
+    known
 }
 
 /// PersistentVolume.
@@ -201,9 +220,6 @@ pub fn volume(_context: &Context<'_>, volume: &Value) -> ErrorList {
         }
     }
     one_source(&mut errors, spec, &path);
-    if has(spec, "local") && !has(spec, "nodeAffinity") {
-        errors.required(&path.child("nodeAffinity"), "Local volume requires node affinity");
-    }
     if policy == "Recycle" && text(spec, "hostPath.path") == "/" {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), detail);
@@ -238,8 +254,9 @@ fn capacity(errors: &mut ErrorList, capacity: &Value, path: &Path) {
         let shown = if named.is_empty() { Value::Null } else { capacity.clone() };
         errors.not_supported(path, shown, &["storage"]);
     }
-    if let Some(size) = storage(capacity.get("storage")) {
-        let path = path.key("storage");
+    for (name, size) in capacity.as_object().into_iter().flatten() {
+        let Some(size) = quantity(size) else { continue };
+        let path = path.key(name);
         amount(errors, size, &path);
         if size.sign() <= 0 {
             errors.invalid(&path, size.to_string(), "must be greater than zero");
@@ -273,27 +290,26 @@ const SOURCES: [(&str, &str); 22] = [
     ("csi", "csi"),
 ];
 
-fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
+/// Where a volume's data is: one place of many.
+pub fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let mut sources = SOURCES.into_iter().filter(|(field, _)| has(spec, field));
     match sources.next() {
         None => errors.required(path, "must specify a volume type"),
         Some((field, _)) => {
-            let (path, source) = (path.child(field), at(spec, field));
-            super::volumes::source(errors, field, source, &path);
-            if field == "csi" {
-                super::volumes::persistent_csi(errors, source, &path);
+            let source = at(spec, field);
+            super::volumes::source(errors, field, source, path, Holder::Persistent);
+            match field {
+                "csi" => super::volumes::persistent_csi(errors, source, &path.child(field)),
+                "local" if !has(spec, "nodeAffinity") => {
+                    errors.required(&path.child("nodeAffinity"), "Local volume requires node affinity");
+                }
+                _ => {}
             }
         }
     }
     for (_, shown) in sources {
         errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
     }
-}
-
-/// A volume that is described where it is used.
-pub fn inline_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    modes(errors, spec, path, "");
-    one_source(errors, spec, path);
 }
 
 /// An update of a volume: where its data is stays.
@@ -322,4 +338,28 @@ pub fn volume_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
         errors.invalid(&Path::new("nodeAffinity"), affinity.clone(), detail);
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_claims_are_given() {
+        let faults = |status: Value| claim_status(&json!({"status": status})).to_string();
+        for (given, expected) in [
+            (json!({"allocatedResources": {"storage": "1", "x.io/a": "1"}}), ""),
+            (
+                json!({"allocatedResources": {"cpu": "1"}}),
+                "status.allocatedResources: Unsupported value: \"cpu\": supported values: \"storage\"",
+            ),
+            (
+                json!({"allocatedResourceStatuses": {"cpu": "NodeResizePending"}}),
+                "status.allocatedResourceStatuses: Unsupported value: \"cpu\": supported values: \"storage\"",
+            ),
+        ] {
+            assert_eq!(faults(given.clone()), expected, "{given}");
+        }
+    }
 }

@@ -1,11 +1,13 @@
 //! Warnings about what is accepted and should not be written any more.
 
 use pintle_machinery::codec::scalar::decode_base64;
+use pintle_machinery::field_path::Path;
 use serde_json::Value;
 
 use super::certificates::pem_blocks;
+use super::pod_warnings::{claim_sizes, source};
 use crate::registry::Context;
-use crate::registry::value::{at, text};
+use crate::registry::value::{at, int, items, text};
 
 /// An annotation that has had its day: (key, what to do instead).
 fn annotation(object: &Value, key: &str, advice: &str) -> Option<String> {
@@ -18,6 +20,59 @@ pub fn service_account(_context: &Context<'_>, new: &Value, old: Option<&Value>)
     let advice = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
     let known = |account: &Value| annotation(account, "kubernetes.io/enforce-mountable-secrets", advice);
     known(new).filter(|_| old.and_then(known).is_none()).into_iter().collect()
+}
+
+fn pod_name(object: &Value, old: Option<&Value>, used: &str) -> Vec<String> {
+    let faults = pintle_machinery::names::dns1123_label(text(object, "metadata.name"));
+    if old.is_some() || faults.is_empty() {
+        return Vec::new();
+    }
+    let list = faults.join(" ");
+    vec![format!(
+        "metadata.name: this is used in {used}, which can result in surprising behavior; a DNS label is recommended: [{list}]"
+    )]
+}
+
+/// Pod.
+pub fn pod(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    pod_name(new, old, "the Pod's hostname")
+}
+
+/// What names its pods after itself.
+pub fn workload(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    pod_name(new, old, "Pod names and hostnames")
+}
+
+/// StatefulSet.
+pub fn stateful_set(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
+    let mut told = Vec::new();
+    for (index, claim) in items(new, "spec.volumeClaimTemplates").iter().enumerate() {
+        let path = Path::new("spec").child("volumeClaimTemplates").index(index);
+        claim_sizes(&mut told, at(claim, "spec"), &path);
+    }
+    if int(new, "spec.revisionHistoryLimit") < 0 {
+        let words = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        told.push(format!("spec.revisionHistoryLimit: {words}"));
+    }
+    told
+}
+
+/// PersistentVolume.
+pub fn volume(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
+    let mut told = Vec::new();
+    if text(new, "spec.persistentVolumeReclaimPolicy") == "Recycle" {
+        let words = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        told.push(format!("spec.persistentVolumeReclaimPolicy: {words}"));
+    }
+    source(&mut told, at(new, "spec"), &Path::new("spec"));
+    told
+}
+
+/// Node.
+pub fn node(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
+    let told = !text(new, "spec.externalID").is_empty();
+    let warning = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+    told.then(|| warning.to_owned()).into_iter().collect()
 }
 
 /// Secret: a certificate or a key that is none.
@@ -40,5 +95,8 @@ pub fn secret(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<
 /// PersistentVolumeClaim.
 pub fn claim(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
     let advice = "deprecated since v1.8; use \"storageClassName\" attribute instead";
-    annotation(new, "volume.beta.kubernetes.io/storage-class", advice).into_iter().collect()
+    let mut told: Vec<String> =
+        annotation(new, "volume.beta.kubernetes.io/storage-class", advice).into_iter().collect();
+    claim_sizes(&mut told, at(new, "spec"), &Path::new("spec"));
+    told
 }

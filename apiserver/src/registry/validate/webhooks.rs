@@ -65,7 +65,8 @@ fn one(errors: &mut ErrorList, webhook: &Value, path: &Path) {
     reviews(errors, items(webhook, "admissionReviewVersions"), &path.child("admissionReviewVersions"));
 }
 
-fn reviews(errors: &mut ErrorList, versions: &[Value], path: &Path) {
+/// Versions of the question that a webhook understands.
+pub fn reviews(errors: &mut ErrorList, versions: &[Value], path: &Path) {
     if versions.is_empty() {
         return errors.required(path, format!("must specify one of {REVIEWS}"));
     }
@@ -128,20 +129,20 @@ fn resources(errors: &mut ErrorList, list: &[Value], path: &Path) {
         return errors.required(path, "");
     }
     let named: Vec<&str> = list.iter().map(|resource| resource.as_str().unwrap_or_default()).collect();
-    for (index, resource) in named.iter().enumerate() {
-        let path = path.index(index);
+    for (at, resource) in named.iter().enumerate() {
+        let path = path.index(at);
         if resource.is_empty() {
             errors.required(&path, "");
             continue;
         }
         let Some((main, sub)) = resource.split_once('/') else { continue };
-        let all = format!("{main}/*");
-        if sub != "*" && named.contains(&all.as_str()) {
-            errors.invalid(&path, *resource, format!("if '{all}' is present, must not specify {resource}"));
-        }
-        let any = format!("*/{sub}");
-        if main != "*" && named.contains(&any.as_str()) {
-            errors.invalid(&path, *resource, format!("if '{any}' is present, must not specify {resource}"));
+        let before = &named[..at];
+        let (all, any) = (format!("{main}/*"), format!("*/{sub}"));
+        let fault = |star: &str| format!("if '{star}' is present, must not specify {resource}");
+        if before.contains(&all.as_str()) {
+            errors.invalid(&path, *resource, fault(&all));
+        } else if before.contains(&any.as_str()) {
+            errors.invalid(&path, *resource, fault(&any));
         }
     }
     if named.len() > 1 && named.contains(&"*/*") {
@@ -178,7 +179,8 @@ pub fn conditions(errors: &mut ErrorList, conditions: &[Value], path: &Path) {
     }
 }
 
-fn client(errors: &mut ErrorList, client: &Value, path: &Path) {
+/// Where a webhook is.
+pub fn client(errors: &mut ErrorList, client: &Value, path: &Path) {
     match (has(client, "url"), has(client, "service")) {
         (true, false) => url(errors, text(client, "url"), &path.child("url")),
         (false, true) => service(errors, at(client, "service"), &path.child("service")),
@@ -187,17 +189,19 @@ fn client(errors: &mut ErrorList, client: &Value, path: &Path) {
 }
 
 fn url(errors: &mut ErrorList, url: &str, path: &Path) {
-    let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| !scheme.is_empty()) else {
-        let detail = format!("url must be a valid URL: parse \"{url}\": missing protocol scheme; {FORM}");
-        return errors.required(path, detail);
-    };
+    if let Some(fault) = url_fault(url) {
+        return errors.required(path, format!("url must be a valid URL: parse \"{url}\": {fault}; {FORM}"));
+    }
+    // What has no scheme is the path of one that is not told.
+    let letter = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let told = |scheme: &str| scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(letter);
+    let (scheme, rest) = url.split_once(':').filter(|(scheme, _)| told(scheme)).unwrap_or(("", url));
     if scheme != "https" {
         errors.invalid(path, scheme, format!("'https' is the only allowed URL scheme; {FORM}"));
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.trim_start_matches("//").split('/').next().unwrap_or_default();
-    let authority = if rest.starts_with("///") { "" } else { authority };
+    let authority = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     if host.is_empty() {
         errors.invalid(path, host, format!("host must be specified; {FORM}"));
@@ -213,9 +217,34 @@ fn url(errors: &mut ErrorList, url: &str, path: &Path) {
     }
 }
 
+/// Upstream leaves out the first byte, whatever it is: what is left of a letter of two bytes is in no name.
+fn cut(text: &str) -> &str {
+    if text.is_char_boundary(1) { &text[1..] } else { text }
+}
+
+/// What makes a text no URL at all.
+fn url_fault(url: &str) -> Option<String> {
+    if url.starts_with(':') {
+        return Some("missing protocol scheme".to_owned());
+    }
+    let host = url.split_once("//").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    if let Some(bad) = host.and_then(|host| host.chars().find(|c| " <>\"".contains(*c))) {
+        return Some(format!("invalid character {bad:?} in host name").replace('\'', "\""));
+    }
+    let escapes = url.match_indices('%').map(|(at, _)| &url[at..]);
+    let whole =
+        |escape: &&str| escape.as_bytes().iter().skip(1).take(2).filter(|byte| byte.is_ascii_hexdigit()).count() == 2;
+    let broken = escapes.into_iter().find(|escape| !whole(escape))?;
+    let shown: String = broken.chars().take(3).collect();
+    Some(format!("invalid URL escape \"{shown}\""))
+}
+
 fn service(errors: &mut ErrorList, service: &Value, path: &Path) {
-    for field in ["name", "namespace"].into_iter().filter(|field| text(service, field).is_empty()) {
-        errors.required(&path.child(field), "");
+    // Upstream looks for the one and names the other.
+    for (field, told) in [("name", "namespace"), ("namespace", "name")] {
+        if text(service, field).is_empty() {
+            errors.required(&path.child(told), "");
+        }
     }
     if let Some(port) = number(service, "port")
         && let Some(fault) = names::port_number(port)
@@ -223,7 +252,7 @@ fn service(errors: &mut ErrorList, service: &Value, path: &Path) {
         errors.invalid(&path.child("port"), port, format!("port is not valid: {fault}"));
     }
     let given = text(service, "path");
-    if !has(service, "path") || given == "/" {
+    if given.is_empty() || given == "/" {
         return;
     }
     let path = path.child("path");
@@ -233,7 +262,7 @@ fn service(errors: &mut ErrorList, service: &Value, path: &Path) {
     let whole = given.strip_suffix('/').unwrap_or(given);
     let segments: Vec<&str> = match whole.is_empty() {
         true => Vec::new(),
-        false => whole.get(1..).unwrap_or_default().split('/').collect(),
+        false => whole.strip_prefix('/').unwrap_or_else(|| cut(whole)).split('/').collect(),
     };
     for (index, segment) in segments.into_iter().enumerate() {
         if segment.is_empty() {

@@ -11,41 +11,40 @@ use crate::registry::value::{at, has, int, items, text};
 
 /// Selector and template of a workload whose pods always restart.
 fn selected_template(errors: &mut ErrorList, object: &Value, kind: &str) {
-    let path = Path::new("spec");
+    let path = Path::new("spec").child("selector");
     let selector = at(object, "spec.selector");
+    let chosen = Selector::from_object(Some(selector).filter(|selector| !selector.is_null()));
     if selector.is_null() {
         // Upstream finds nothing wrong with that here: it selects nothing, which is told of the labels.
         if kind != "daemonset" {
-            errors.required(&path.child("selector"), "");
+            errors.required(&path, "");
         }
     } else {
-        label_selector(errors, &path.child("selector"), selector);
+        label_selector(errors, &path, selector);
         // Upstream's words for ReplicaSets speak of Deployments.
         let shown = if kind == "replicaset" { "deployment" } else { kind };
-        match (Selector::from_object(Some(selector)), kind) {
+        match (&chosen, kind) {
             (Ok(chosen), _) if chosen.is_everything() => {
-                let detail = format!("empty selector is invalid for {shown}");
-                errors.invalid(&path.child("selector"), selector.clone(), detail);
+                errors.invalid(&path, selector.clone(), format!("empty selector is invalid for {shown}"));
             }
+            // Of a selector that is none the template can't be judged.
             (Err(_), "deployment" | "replicaset") => {
-                errors.invalid(&path.child("selector"), selector.clone(), "invalid label selector");
+                return errors.invalid(&path, selector.clone(), "invalid label selector");
             }
-            (Err(_), "statefulset") => errors.invalid(&path.child("selector"), selector.clone(), ""),
+            (Err(_), "statefulset") => return errors.invalid(&path, selector.clone(), ""),
             _ => {}
         }
     }
-    template(errors, object, selector, kind);
+    let labels = at(object, "spec.template.metadata.labels");
+    let matches = chosen.map_or(true, |chosen| chosen.is_everything() || chosen.matches(&labels.as_object()));
+    template(errors, object, matches, kind);
 }
 
-fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str) {
+fn template(errors: &mut ErrorList, object: &Value, matches: bool, kind: &str) {
     let path = Path::new("spec").child("template");
-    let labels = at(object, "spec.template.metadata.labels");
-    let matches = match Selector::from_object(Some(selector).filter(|selector| !selector.is_null())) {
-        Ok(selector) => selector.is_everything() || selector.matches(&labels.as_object()),
-        Err(_) => true,
-    };
     if !matches {
         let detail = "`selector` does not match template `labels`";
+        let labels = at(object, "spec.template.metadata.labels");
         errors.invalid(&path.child("metadata").child("labels"), labels.clone(), detail);
     }
     let template = at(object, "spec.template");
@@ -54,13 +53,14 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str
         _ => pod::template(errors, template, &path),
     }
     let restart = text(object, "spec.template.spec.restartPolicy");
-    if matches!(restart, "OnFailure" | "Never") {
+    if restart != "Always" {
         errors.not_supported(&path.child("spec").child("restartPolicy"), restart, &["Always"]);
     }
     if has(object, "spec.template.spec.activeDeadlineSeconds") {
         let kind = match kind {
             "daemonset" => "DaemonSet",
             "statefulset" => "StatefulSet",
+            "replicationcontroller" => "ReplicationController",
             _ => "ReplicaSet",
         };
         let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
@@ -71,8 +71,12 @@ fn template(errors: &mut ErrorList, object: &Value, selector: &Value, kind: &str
 /// The template of a StatefulSet's pods with the volumes that its claims make.
 fn with_claims(set: &Value) -> Value {
     let mut template = at(set, "spec.template").clone();
-    let claims = items(set, "spec.volumeClaimTemplates").iter().map(|claim| text(claim, "metadata.name"));
-    let names: Vec<&str> = claims.collect();
+    let mut names: Vec<&str> = Vec::new();
+    for name in items(set, "spec.volumeClaimTemplates").iter().map(|claim| text(claim, "metadata.name")) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let made = names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
     let own = items(set, "spec.template.spec.volumes").iter();
     let own = own.filter(|volume| !names.contains(&text(volume, "name"))).cloned();
@@ -143,8 +147,15 @@ fn rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
     }
 }
 
+/// Nothing, or what is no number: that counts as nothing.
 fn is_zero(count: &Value) -> bool {
-    count.is_null() || *count == 0 || *count == "0%"
+    match count {
+        Value::Null => true,
+        Value::String(text) => {
+            text.strip_suffix('%').and_then(|digits| digits.parse::<u64>().ok()).is_none_or(|percent| percent == 0)
+        }
+        count => *count == 0,
+    }
 }
 
 /// A count or a percentage.
@@ -223,6 +234,11 @@ fn daemon_rolling(errors: &mut ErrorList, rolling: &Value, path: &Path) {
 /// StatefulSet.
 pub fn stateful_set(_context: &Context<'_>, set: &Value) -> ErrorList {
     let mut errors = stateful_own(set);
+    let service = text(set, "spec.serviceName");
+    if !service.is_empty() {
+        let faults = pintle_machinery::names::dns1123_label(service);
+        errors.invalid_each(&Path::new("spec").child("serviceName"), service, faults);
+    }
     let path = Path::new("spec").child("volumeClaimTemplates");
     for (index, claim) in items(set, "spec.volumeClaimTemplates").iter().enumerate() {
         super::storage::claim_spec(&mut errors, at(claim, "spec"), &path.index(index).child("spec"));
@@ -260,11 +276,6 @@ fn stateful_own(set: &Value) -> ErrorList {
     }
     not_negative(&mut errors, at(set, "spec"), &path, &["replicas", "minReadySeconds"]);
     not_negative(&mut errors, at(set, "spec.ordinals"), &path.child("ordinals"), &["start"]);
-    let service = text(set, "spec.serviceName");
-    if !service.is_empty() {
-        let faults = pintle_machinery::names::dns1123_label(service);
-        errors.invalid_each(&path.child("serviceName"), service, faults);
-    }
     errors
 }
 
@@ -416,8 +427,14 @@ macro_rules! update_with_selector {
                 None => {}
             }
             let mut errors = $create(context, new);
+            let mut kept = ErrorList::new();
             let path = Path::new("spec").child("selector");
-            unchanged(&mut errors, &path, at(new, "spec.selector"), at(old, "spec.selector"));
+            unchanged(&mut kept, &path, at(new, "spec.selector"), at(old, "spec.selector"));
+            // What is told first depends on the kind.
+            if context.resource == "daemonsets" {
+                std::mem::swap(&mut errors, &mut kept);
+            }
+            errors.extend(kept);
             errors
         }
     )*};
@@ -453,7 +470,7 @@ pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> E
     }
     let mut errors = stateful_own(new);
     selected_template(&mut errors, new, "statefulset");
-    for field in ["serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates"] {
+    for field in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
         let path = Path::new("spec").child(field);
         unchanged(&mut errors, &path, at(&new["spec"], field), at(&old["spec"], field));
     }
@@ -474,21 +491,27 @@ pub fn stateful_set_update(context: &Context<'_>, new: &Value, old: &Value) -> E
 pub fn replication_controller(_context: &Context<'_>, controller: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
-    not_negative(&mut errors, at(controller, "spec"), &path, &["minReadySeconds"]);
-    if at(controller, "spec.selector").as_object().is_none_or(|selector| selector.is_empty()) {
+    let (name, of_name) = (text(controller, "metadata.name"), Path::new("metadata").child("name"));
+    if name.is_empty() {
+        errors.required(&of_name, "name or generateName is required");
+    }
+    let selector = at(controller, "spec.selector").as_object();
+    if selector.is_none_or(|selector| selector.is_empty()) {
         errors.required(&path.child("selector"), "");
     }
-    not_negative(&mut errors, at(controller, "spec"), &path, &["replicas"]);
     if items(controller, "spec.template.spec.containers").is_empty() && !has(controller, "spec.template") {
         errors.required(&path.child("template"), "");
-        return errors;
+    } else {
+        let labels = at(controller, "spec.template.metadata.labels");
+        let matches = |(key, value): (&String, &Value)| labels.get(key) == Some(value);
+        let all = selector.is_none_or(|selector| selector.iter().all(matches));
+        template(&mut errors, controller, all, "replicationcontroller");
     }
-    template(
-        &mut errors,
-        controller,
-        &json!({"matchLabels": at(controller, "spec.selector")}),
-        "replicationcontroller",
-    );
+    // These are told by upstream's declarations, after all that is told by its code.
+    if !name.is_empty() {
+        errors.invalid_each(&of_name, name, pintle_machinery::names::dns1123_subdomain(name));
+    }
+    not_negative(&mut errors, at(controller, "spec"), &path, &["replicas", "minReadySeconds"]);
     errors
 }
 
@@ -498,5 +521,63 @@ pub fn replication_controller_update(context: &Context<'_>, new: &Value, _old: &
         Some("status") => workload_status(new, context),
         Some(_) => ErrorList::new(),
         None => replication_controller(context, new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn zeros() {
+        for (count, zero) in [
+            (json!(null), true),
+            (json!(0), true),
+            (json!("0%"), true),
+            (json!("x%"), true),
+            (json!("no_name"), true),
+            (json!(-1), false),
+            (json!("150%"), false),
+        ] {
+            assert_eq!(is_zero(&count), zero, "{count}");
+        }
+    }
+
+    #[test]
+    fn selectors_and_templates() {
+        let faults = |kind: &str, selector: Value| {
+            let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "x"}});
+            let mut errors = ErrorList::new();
+            selected_template(&mut errors, &json!({"spec": {"selector": selector, "template": template}}), kind);
+            errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let broken = json!({"matchExpressions": [{"key": "a", "operator": "In"}]});
+        let (values, selector) = ("spec.selector.matchExpressions[0].values", "spec.selector");
+        for kind in ["deployment", "replicaset", "statefulset"] {
+            assert_eq!(faults(kind, broken.clone()), format!("{values} {selector}"), "{kind}");
+        }
+        let daemons = faults("daemonset", broken);
+        assert!(daemons.starts_with(values) && daemons.contains("spec.template.spec.containers"), "{daemons}");
+        let restart = "spec.template.spec.restartPolicy";
+        let good = faults("deployment", json!({"matchLabels": {"a": "b"}}));
+        assert_eq!(good.matches(restart).count(), 2, "{good}");
+    }
+
+    #[test]
+    fn controllers_tell_their_names_last() {
+        let spec = json!({"replicas": -1, "selector": {"a": "b"}, "template": {"metadata": {"labels": {"a": "c"}}, "spec": {
+            "restartPolicy": "Always", "dnsPolicy": "Default",
+            "containers": [{"name": "c", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}]}}});
+        let errors = replication_controller(&Context::ANY, &json!({"metadata": {"name": "A"}, "spec": spec}));
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["spec.template.metadata.labels", "metadata.name", "spec.replicas"]);
+    }
+
+    #[test]
+    fn claims_of_one_name_make_one_volume() {
+        let claim = json!({"metadata": {"name": "data"}});
+        let set = json!({"spec": {"volumeClaimTemplates": [claim, claim], "template": {"spec": {}}}});
+        assert_eq!(items(&with_claims(&set), "spec.volumes").len(), 1);
     }
 }
