@@ -198,6 +198,7 @@ fn merge_lists(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
 
 /// Takes fields out of an object, except what others own.
 pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &FieldSet) -> Value {
+    let parts = shape.parts();
     rebuild(shape, value, |element, child, shape| {
         let Some(node) = gone.get(element) else { return Some(child.clone()) };
         let owned = others.get(element);
@@ -205,27 +206,24 @@ pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &F
         let below = owned.map_or(&nothing, |node| &node.children);
         match (node.member, owned) {
             (true, None) => None,
-            (true, Some(owned)) if shape.divides(child) => Some(keep(shape, child, &owned.children, &node.children)),
+            (true, Some(_)) if shape.divides(child) => Some(keep(shape, child, below, &node.children, parts.keys())),
             (true, Some(_)) => Some(child.clone()),
             (false, _) => Some(prune(shape, child, &node.children, below)).filter(|left| !emptied(child, left)),
         }
     })
 }
 
-/// Keeps of a value what is owned by others and what was not the applier's; list items keep their keys.
-fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet, gone: &FieldSet) -> Value {
-    if owned.is_empty() {
-        return value.clone();
-    }
-    let nothing = FieldSet::new();
+/// Keeps of a value what is owned by others, what was not the applier's, and the keys of a list's item.
+fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet, gone: &FieldSet, keys: &[String]) -> Value {
+    let nothing = Node::default();
+    let parts = shape.parts();
     rebuild(shape, value, |element, child, shape| {
         let lost = gone.get(element);
-        let below = lost.map_or(&nothing, |node| &node.children);
+        let below = &lost.unwrap_or(&nothing).children;
         match owned.get(element) {
-            Some(node) if shape.divides(child) => Some(keep(shape, child, &node.children, below)),
-            Some(_) => Some(child.clone()),
-            None if lost.is_some() => None,
-            None => Some(child.clone()),
+            Some(node) if shape.divides(child) => Some(keep(shape, child, &node.children, below, parts.keys())),
+            None if lost.is_some() && !keys.iter().any(|key| element[2..] == **key) => None,
+            _ => Some(child.clone()),
         }
     })
 }

@@ -31,6 +31,16 @@ pub(super) enum Parts<'a> {
     List(&'a Type, &'a [String]),
 }
 
+impl<'a> Parts<'a> {
+    /// The fields by which items are told apart, if it is a list of such.
+    pub fn keys(&self) -> &'a [String] {
+        match self {
+            Parts::List(_, keys) => keys,
+            _ => &[],
+        }
+    }
+}
+
 impl<'a> Shape<'a> {
     pub fn new(schema: &'a Schema, ty: &'a Type) -> Self {
         Self { schema, ty, field: None }
