@@ -203,6 +203,12 @@ async fn scale_is_a_view_of_replicas() {
     let path = format!("{deployments}/d/scale");
     let scale = server.ok("GET", &path, json!(null)).await;
     assert_eq!((&scale["spec"]["replicas"], &scale["status"]["selector"]), (&json!(2), &json!("a=b")));
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let table = server.send("GET", &path, "", &table).await.json();
+    assert_eq!(
+        table["rows"][0]["cells"].as_array().map(|cells| &cells[..3]),
+        Some(&[json!("d"), json!(2), json!(0)][..])
+    );
     let scaled = server.patch(&path, MERGE, json!({"spec": {"replicas": 5}})).await;
     assert_eq!(scaled.json()["spec"]["replicas"], 5);
     let now = server.ok("GET", &format!("{deployments}/d"), json!(null)).await;

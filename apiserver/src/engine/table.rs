@@ -58,8 +58,37 @@ const DEFAULT_COLUMNS: [Column; 2] = [
 
 /// A Table of objects (stored form); later events of a watch have no column definitions.
 pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1: bool, headings: bool) -> Value {
-    let rules = call.resource.rules;
-    let rows: Vec<Value> = objects.iter().map(|object| row(call, object, include, v1)).collect();
+    let shown = |object: &Value| {
+        let mut served = object.clone();
+        codec::to_served(call, &mut served);
+        served
+    };
+    render_by(call.resource.rules, call, objects, meta, (include, v1, headings), &shown)
+}
+
+/// A Table of one object of a subresource, shown by rules of its own.
+pub fn render_sub(rules: &Rules, call: &Call, object: &Value, include: Include, v1: bool) -> Value {
+    let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+    render_by(rules, call, std::slice::from_ref(object), meta, (include, v1, true), &Value::clone)
+}
+
+fn render_by(
+    rules: &Rules,
+    call: &Call,
+    objects: &[Value],
+    meta: Value,
+    (include, v1, headings): (Include, bool, bool),
+    shown: &dyn Fn(&Value) -> Value,
+) -> Value {
+    let row = |object: &Value| {
+        let carried = match include {
+            Include::None => Value::Null,
+            Include::Metadata => partial_metadata(object, v1),
+            Include::Object => shown(object),
+        };
+        json!({"cells": cells(object, rules, call.now), "object": carried})
+    };
+    let rows: Vec<Value> = objects.iter().map(row).collect();
     let columns = if rules.columns.is_empty() { &DEFAULT_COLUMNS[..] } else { rules.columns };
     let definition = |column: &Column| {
         json!({"name": column.name, "type": column.ty, "format": column.format,
@@ -81,18 +110,4 @@ pub fn cells(object: &Value, rules: &Rules, now: jiff::Timestamp) -> Vec<Value> 
         Some(cells) if !rules.columns.is_empty() => cells(object, now),
         _ => vec![object["metadata"]["name"].clone(), object["metadata"]["creationTimestamp"].clone()],
     }
-}
-
-fn row(call: &Call, object: &Value, include: Include, v1: bool) -> Value {
-    let mut row = json!({"cells": cells(object, call.resource.rules, call.now)});
-    match include {
-        Include::None => row["object"] = Value::Null,
-        Include::Metadata => row["object"] = partial_metadata(object, v1),
-        Include::Object => {
-            let mut served = object.clone();
-            codec::to_served(call, &mut served);
-            row["object"] = served;
-        }
-    }
-    row
 }

@@ -410,6 +410,14 @@ pub const STATEFULSETS: &[Column] = &[
     wide("Images", ABOUT_IMAGES),
 ];
 
+/// Of the `scale` of workloads.
+pub const SCALES: &[Column] = &[
+    text("Name", ABOUT_NAME),
+    typed("Desired", "integer", "replicas is the desired number of instances for the scaled object."),
+    typed("Available", "integer", "replicas is the actual number of observed instances of the scaled object."),
+    text("Age", ABOUT_AGE),
+];
+
 /// Of `horizontalpodautoscalers`.
 pub const HORIZONTALPODAUTOSCALERS: &[Column] = &[
     named("Name", 0, ABOUT_NAME),
@@ -654,6 +662,22 @@ pub const ROLEBINDINGS: &[Column] = &[
 
 /// Of `deviceclasses`.
 pub const DEVICECLASSES: &[Column] = &[named("Name", 0, ABOUT_NAME), text("Age", ABOUT_AGE)];
+
+/// Of `devicetaintrules`.
+pub const DEVICETAINTRULES: &[Column] = &[
+    named("Name", 0, ABOUT_NAME),
+    text("Key", "The taint key to be applied to a device. Must be a label name."),
+    text("Value", "The taint value corresponding to the taint key. Must be a label value."),
+    text(
+        "Effect",
+        "The effect of the taint on claims that do not tolerate the taint and through such claims on the pods using them.\n\nValid effects are None, NoSchedule and NoExecute. PreferNoSchedule as used for nodes is not valid here. More effects may get added in the future. Consumers must treat unknown effects like None.",
+    ),
+    text(
+        "TimeAdded",
+        "TimeAdded represents the time at which the taint was added or (only in a DeviceTaintRule) the effect was modified. Added automatically during create or update if not set.\n\nIn addition, in a DeviceTaintRule a value provided during an update gets replaced with the current time if the provided value is the same as the old one and the new effect is different. Changing the key and/or value while keeping the effect unchanged is possible and does not update the time stamp because the eviction which uses it is either already started (NoExecute) or not started yet (NoEffect, NoSchedule).",
+    ),
+    text("Age", ABOUT_AGE),
+];
 
 /// Of `resourceclaims`.
 pub const RESOURCECLAIMS: &[Column] = &[

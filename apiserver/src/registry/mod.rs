@@ -5,8 +5,8 @@
 //! `validate_update`, allocation, compare-and-swap. `prepare_update` and `validate_update` see the subresource in [`Context`]:
 //! for `status` the engine has already put everything but the status (and mutable metadata) back to the old object's.
 
-mod cells;
-mod columns;
+pub mod cells;
+pub mod columns;
 mod core;
 pub mod disabled;
 mod fields;

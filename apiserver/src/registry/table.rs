@@ -437,6 +437,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         NETWORK,
         "ipaddresses",
         Rules {
+            generates_prefix: true,
             renames: true,
             validate_create: Some(validate::addresses::address),
             validate_update: Some(validate::addresses::address_update),
@@ -779,7 +780,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_update: Some(validate::devices::taint_rule_update),
             generation: Generation::Counted(&[]),
             versioned_update: true,
-            ..NONE
+            ..shown(columns::DEVICETAINTRULES, cells::devicetaintrules)
         },
     ),
     (

@@ -10,9 +10,14 @@ use crate::codec;
 use crate::conversion::convert;
 use crate::engine::modify::{self, Ownership};
 use crate::engine::patch::PatchKind;
+use crate::engine::table::{self, Include};
 use crate::engine::{Answer, Call, meta, present};
+use crate::http::negotiate::Form;
+use crate::registry::{Rules, cells, columns};
 
 const SCALE: (&str, &str) = ("autoscaling", "v1");
+/// How a scale is shown in a Table.
+static SHOWN: Rules = Rules { columns: columns::SCALES, cells: Some(cells::scales), ..Rules::NONE };
 
 /// Reads and writes the scale.
 pub async fn handle(call: &Call, body: &[u8]) -> Answer {
@@ -20,7 +25,7 @@ pub async fn handle(call: &Call, body: &[u8]) -> Answer {
     match call.info.verb.as_str() {
         "get" => {
             let current = modify::current(call).await?.ok_or_else(|| call.not_found())?;
-            present::object(call, StatusCode::OK, &scale_of(&current.value))
+            answer(call, &scale_of(&current.value))
         }
         "update" => {
             let scale = codec::decode_as(call, body, SCALE, "Scale")?;
@@ -32,6 +37,16 @@ pub async fn handle(call: &Call, body: &[u8]) -> Answer {
         }
         _ => Err(ApiError::MethodNotAllowed),
     }
+}
+
+/// The scale in the form that was asked for.
+fn answer(call: &Call, scale: &Value) -> Answer {
+    let shown = match call.accepted.form {
+        Form::Object => return present::object(call, StatusCode::OK, scale),
+        Form::Table(v1) => table::render_sub(&SHOWN, call, scale, Include::parse(&call.query)?, v1),
+        Form::Metadata(v1) => present::partial_metadata(scale, v1),
+    };
+    present::object(call, StatusCode::OK, &shown)
 }
 
 fn patched(call: &Call, kind: PatchKind, old: &Value, body: &[u8]) -> Result<Value, ApiError> {
@@ -80,7 +95,7 @@ async fn write(call: &Call, make: MakeScale<'_>, dry_run: bool) -> Answer {
         serde_json::from_slice(&written.bytes).map_err(|error| ApiError::Internal(error.to_string()))?;
     meta::set(&mut value, "resourceVersion", json!(written.revision.to_string()));
     convert(&mut value, call.resource.stored(), call.resource.served());
-    present::object(call, StatusCode::OK, &scale_of(&value))
+    answer(call, &scale_of(&value))
 }
 
 fn negative(call: &Call, replicas: i64) -> ApiError {

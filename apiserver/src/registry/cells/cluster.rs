@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use pintle_machinery::time;
 use serde_json::Value;
 
-use super::{NONE, age, condition, is_true, join, name, or};
+use super::{NONE, age, condition, is_true, join, name, or, since};
 use crate::registry::value::{at, entries, flag, has, int, items, number, text};
 
 /// Nodes.
@@ -167,6 +167,19 @@ pub fn resourceslices(slice: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// DeviceTaintRules.
+pub fn devicetaintrules(rule: &Value, now: Timestamp) -> Vec<Value> {
+    let taint = |field: &str| Value::from(text(rule, &format!("spec.taint.{field}")));
+    vec![
+        name(rule),
+        taint("key"),
+        taint("value"),
+        taint("effect"),
+        since(rule, "spec.taint.timeAdded", now).into(),
+        age(rule, now),
+    ]
+}
+
 /// CustomResourceDefinitions.
 pub fn customresourcedefinitions(definition: &Value, _: Timestamp) -> Vec<Value> {
     let served = items(definition, "spec.versions").iter().filter(|version| flag(version, "served"));
@@ -198,4 +211,19 @@ pub fn storageversionmigrations(migration: &Value, _: Timestamp) -> Vec<Value> {
         format!("{}{dot}{group}", text(resource, "resource")).into(),
         status.unwrap_or("Unknown").into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_taint_rule_shows_its_taint_and_since_when() {
+        let taint = json!({"key": "a/b", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z"});
+        let metadata = json!({"name": "r", "creationTimestamp": "2026-01-02T03:04:00Z"});
+        let now: Timestamp = "2026-01-02T03:04:10Z".parse().unwrap();
+        let cells = devicetaintrules(&json!({"metadata": metadata, "spec": {"taint": taint}}), now);
+        assert_eq!(cells, ["r", "a/b", "", "NoExecute", "5s", "10s"]);
+    }
 }

@@ -176,6 +176,11 @@ pub fn horizontalpodautoscalers(autoscaler: &Value, now: Timestamp) -> Vec<Value
     ]
 }
 
+/// Scales.
+pub fn scales(scale: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(scale), int(scale, "spec.replicas").into(), int(scale, "status.replicas").into(), age(scale, now)]
+}
+
 fn metrics(autoscaler: &Value) -> String {
     let specs = items(autoscaler, "spec.metrics");
     if specs.is_empty() {
