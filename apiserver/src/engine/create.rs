@@ -20,7 +20,14 @@ const GENERATE_TRIES: usize = 8;
 pub async fn create(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
     let object = codec::decode_body(call, body)?;
-    let (stored, revision) = create_object(call, object, dry_run).await?;
+    let (stored, revision) = match create_object(call, object, dry_run).await {
+        Ok(written) => written,
+        Err(ApiError::Invalid { kind, name, mut errors }) => {
+            errors.show_empty(&serde_json::from_slice(body).unwrap_or_default());
+            return Err(ApiError::Invalid { kind, name, errors });
+        }
+        Err(error) => return Err(error),
+    };
     present::stored(call, StatusCode::CREATED, &stored, revision)
 }
 
@@ -40,7 +47,8 @@ pub async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Res
         left -= 1;
         let mut candidate = if left > 0 { object.clone() } else { std::mem::take(&mut object) };
         if generated {
-            let name = meta::generate_name(meta::text(&candidate, "generateName"));
+            let prefix = meta::text(&candidate, "generateName");
+            let name = if resource.rules.generates_prefix { prefix.to_owned() } else { meta::generate_name(prefix) };
             meta::set(&mut candidate, "name", json!(name));
         }
         managed::on_create(call, &mut candidate)?;

@@ -125,8 +125,8 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
         errors.invalid_each(&path.child("generateName"), generate, check_name(generate, true));
     }
     match name {
-        _ if rules.names_itself => {}
         "" => errors.required(&path.child("name"), "name or generateName is required"),
+        _ if rules.names_itself => {}
         name => errors.invalid_each(&path.child("name"), name, check_name(name, false)),
     }
     let namespace = text(object, "namespace");

@@ -122,6 +122,8 @@ pub struct Rules {
     pub disabled: &'static [&'static str],
     /// The kind's own rules check a new object's name; what it is made of is not checked.
     pub names_itself: bool,
+    /// A generated name is the prefix as it is.
+    pub generates_prefix: bool,
     /// Finalizers may have names without a domain.
     pub free_finalizers: bool,
     /// An update checks `generateName` as a creation does.
@@ -169,6 +171,7 @@ impl Rules {
         pod_spec: None,
         disabled: &[],
         names_itself: false,
+        generates_prefix: false,
         free_finalizers: false,
         renames: false,
         metadata_last: false,
@@ -180,7 +183,10 @@ pub fn warnings(rules: &Rules, context: &Context<'_>, new: &Value, old: Option<&
     let generation = |object: &Value| value::int(object, "metadata.generation");
     // About a pod that is still the same nothing new is to be said.
     let news = old.is_none_or(|old| generation(old) != generation(new));
-    let place = rules.pod_spec.filter(|_| news && context.subresource.is_none());
+    if context.subresource.is_some() {
+        return Vec::new();
+    }
+    let place = rules.pod_spec.filter(|_| news);
     let mut told = place.map(|place| validate::pod_warnings(new, place)).unwrap_or_default();
     if let Some(own) = rules.warnings {
         told.splice(0..0, own(context, new, old));

@@ -109,6 +109,10 @@ fn rules(errors: &mut ErrorList, schema: &Value, path: &Path) {
         if has(rule, "reason") {
             one_of(errors, &path.child("reason"), text(rule, "reason"), &REASONS);
         }
+        let place = text(rule, "fieldPath");
+        if !place.is_empty() && find(schema, place).is_err() && !place.contains('[') {
+            errors.invalid(&path.child("fieldPath"), place, "must be a valid path");
+        }
     }
 }
 
@@ -155,8 +159,8 @@ fn structure(errors: &mut ErrorList, schema: &Value, place: Place, path: &Path) 
 
 /// The schema at a path like `.spec.color`.
 pub fn find<'a>(schema: &'a Value, place: &str) -> Result<&'a Value, String> {
-    if let Some(first) = place.chars().next().filter(|first| !matches!(first, '.' | '[')) {
-        return Err(format!("expected [ or . but got: {first}"));
+    if !place.starts_with(['.', '[']) {
+        return Err(format!("expected [ or . but got: {place}"));
     }
     if place.contains('[') {
         return Err("array notation is not allowed".to_owned());

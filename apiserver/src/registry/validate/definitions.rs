@@ -4,7 +4,7 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{IMMUTABLE, definition_schema, one_of, webhooks};
+use super::{definition_schema, one_of, unchanged, webhooks};
 use crate::registry::Context;
 use crate::registry::value::{at, flag, has, items, text};
 
@@ -18,11 +18,13 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 pub fn definition(_context: &Context<'_>, definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let spec = at(definition, "spec");
-    let name = text(definition, "metadata.name");
     let wanted = format!("{}.{}", text(spec, "names.plural"), text(spec, "group"));
-    if !name.is_empty() && name != wanted {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.invalid(&Path::new("metadata").child("name"), name, detail);
+    for field in ["generateName", "name"] {
+        let name = text(&definition["metadata"], field);
+        if !name.is_empty() && name != wanted {
+            let detail = "must be spec.names.plural+\".\"+spec.group";
+            errors.invalid(&Path::new("metadata").child(field), name, detail);
+        }
     }
     self::spec(&mut errors, spec);
     stored(&mut errors, definition);
@@ -41,25 +43,21 @@ pub fn definition(_context: &Context<'_>, definition: &Value) -> ErrorList {
 pub fn definition_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     if context.subresource.is_some() {
-        stored(&mut errors, new);
+        // A status that says nothing of it is let through.
+        if has(new, "status.storedVersions") {
+            stored(&mut errors, new);
+        }
         return errors;
     }
     spec(&mut errors, at(new, "spec"));
     let path = Path::new("spec");
-    let established = items(old, "status.conditions")
-        .iter()
-        .any(|condition| text(condition, "type") == "Established" && text(condition, "status") == "True");
-    let kept = [
-        ("scope", path.child("scope"), established),
-        ("names.kind", path.child("names").child("kind"), established),
-        ("group", path.child("group"), true),
-        ("names.plural", path.child("names").child("plural"), true),
-    ];
-    for (field, path, _) in kept.iter().filter(|(_, _, holds)| *holds) {
-        let (now, before) = (at(&new["spec"], field), at(&old["spec"], field));
-        if now != before {
-            errors.invalid(path, now.clone(), IMMUTABLE);
-        }
+    for (field, path) in [
+        ("scope", path.child("scope")),
+        ("names.kind", path.child("names").child("kind")),
+        ("group", path.child("group")),
+        ("names.plural", path.child("names").child("plural")),
+    ] {
+        unchanged(&mut errors, &path, at(&new["spec"], field), at(&old["spec"], field));
     }
     // A definition of before says nothing of that.
     if has(old, "status.storedVersions") {
@@ -246,6 +244,9 @@ fn subresources(errors: &mut ErrorList, subresources: &Value, path: &Path) {
 fn selectable(errors: &mut ErrorList, version: &Value, path: &Path) {
     const SCALARS: [&str; 3] = ["string", "boolean", "integer"];
     let list = items(version, "selectableFields");
+    if !list.is_empty() && !has(version, "schema.openAPIV3Schema") {
+        return errors.invalid(path, "", "may only be set when validations.schema is included");
+    }
     for (index, field) in list.iter().enumerate() {
         let (place, path) = (text(field, "jsonPath"), path.index(index).child("jsonPath"));
         if place.is_empty() {

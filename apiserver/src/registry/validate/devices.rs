@@ -7,7 +7,7 @@ use pintle_machinery::names;
 use serde_json::{Map, Value};
 
 use super::volumes::node_terms;
-use super::{Faults, claims, one_of, unchanged};
+use super::{Faults, claims, expressions, one_of, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, flag, has, int, items, text};
 
@@ -51,7 +51,8 @@ fn extended_name(errors: &mut ErrorList, name: &str, path: &Path) {
         }
         Some(_) => {}
     }
-    errors.invalid_each(path, name, names::qualified(name));
+    // It has to be one with the prefix that quotas give it.
+    errors.invalid_each(path, name, names::qualified(&format!("requests.{name}")));
 }
 
 /// An update of a DeviceClass.
@@ -72,6 +73,8 @@ pub fn selectors(errors: &mut ErrorList, selectors: &[Value], path: &Path) {
             let detail = "compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', \
                           '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
             errors.invalid(&path.child("expression"), "", detail);
+        } else if let Some(fault) = expressions::fault(text(selector, "cel.expression"), &["device"]) {
+            errors.invalid(&path.child("expression"), text(selector, "cel.expression"), fault);
         }
     }
 }
@@ -175,13 +178,13 @@ fn counters(faults: &mut Faults, sets: &[Value], path: &Path) {
         return faults.declared.too_many(path, sets.len(), SETS);
     }
     let mut taken = HashSet::new();
+    for (index, set) in sets.iter().enumerate().filter(|(_, set)| !taken.insert(text(set, "name"))) {
+        let shown = format!("{{\"name\":{},\"counters\":{}}}", at(set, "name"), at(set, "counters"));
+        faults.declared.push(FieldError::new(Fault::Duplicate, &path.index(index), Value::Null, "").shown_as(shown));
+    }
     for (index, set) in sets.iter().enumerate() {
         let path = path.index(index);
         let name = text(set, "name");
-        if !taken.insert(name) {
-            let shown = format!("{{\"name\":{},\"counters\":{}}}", at(set, "name"), at(set, "counters"));
-            faults.told.push(FieldError::new(Fault::Duplicate, &path, Value::Null, "").shown_as(shown));
-        }
         match name {
             "" => faults.declared.required(&path.child("name"), ""),
             name => faults.declared.invalid_each(&path.child("name"), name, names::dns1123_label(name)),
@@ -404,6 +407,16 @@ fn device(faults: &mut Faults, device: &Value, each: bool, path: &Path) {
     if taken.len() > TAKEN {
         faults.declared.too_many(&path.child("consumesCounters"), taken.len(), TAKEN);
     }
+    for (index, set) in taken.iter().enumerate() {
+        let path = path.child("consumesCounters").index(index);
+        match text(set, "counterSet") {
+            "" => faults.declared.required(&path.child("counterSet"), ""),
+            name => faults.declared.invalid_each(&path.child("counterSet"), name, names::dns1123_label(name)),
+        }
+        for (name, _) in entries(set, "counters") {
+            faults.declared.invalid_each(&path.child("counters"), name, names::dns1123_label(name));
+        }
+    }
     device_place(&mut faults.told, holder, each, path);
     let taints = items(holder, "taints");
     if taints.len() > TAINTS {
@@ -425,7 +438,7 @@ fn attribute(faults: &mut Faults, attribute: Option<&Map<String, Value>>, path: 
         1 => {}
         _ => {
             let detail = format!("must specify exactly one of: {list}");
-            return faults.declared.invalid(path, format!("{{{}}}", given.join(", ")), detail);
+            faults.declared.invalid(path, format!("{{{}}}", given.join(", ")), detail);
         }
     }
     for (form, value) in attribute.into_iter().flatten() {

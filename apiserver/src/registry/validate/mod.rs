@@ -17,6 +17,7 @@ pub mod endpoint_slice;
 mod environment;
 mod ephemeral;
 pub mod events;
+mod expressions;
 pub mod flow;
 pub mod ingress;
 pub mod job;

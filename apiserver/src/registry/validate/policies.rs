@@ -7,7 +7,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::webhooks::{conditions, rule};
-use super::{label_selector, one_of};
+use super::{expressions, label_selector, one_of};
 use crate::registry::Context;
 use crate::registry::value::{at, has, items, text};
 
@@ -17,6 +17,7 @@ pub fn validating(_context: &Context<'_>, policy: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(policy, "spec");
     common(&mut errors, spec, &path);
+    let declared = variables(spec);
     let (validations, annotations) = (items(spec, "validations"), items(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         for field in ["validations", "auditAnnotations"] {
@@ -25,7 +26,7 @@ pub fn validating(_context: &Context<'_>, policy: &Value) -> ErrorList {
         }
     }
     for (index, validation) in validations.iter().enumerate() {
-        self::validation(&mut errors, validation, &path.child("validations").index(index));
+        self::validation(&mut errors, validation, &declared, &path.child("validations").index(index));
     }
     let mut known = HashSet::new();
     for (index, annotation) in annotations.iter().enumerate() {
@@ -39,6 +40,8 @@ pub fn validating(_context: &Context<'_>, policy: &Value) -> ErrorList {
         }
         if text(annotation, "valueExpression").trim().is_empty() {
             errors.required(&path.child("valueExpression"), "valueExpression is not specified");
+        } else {
+            compiles(&mut errors, text(annotation, "valueExpression"), &declared, &path.child("valueExpression"));
         }
         if !known.insert(key) {
             errors.duplicate(&path.child("key"), key);
@@ -75,7 +78,7 @@ pub fn mutating(_context: &Context<'_>, policy: &Value) -> ErrorList {
         errors.required(&path.child("mutations"), "mutations must contain at least one item");
     }
     for (index, mutation) in mutations.iter().enumerate() {
-        self::mutation(&mut errors, mutation, &path.child("mutations").index(index));
+        self::mutation(&mut errors, mutation, &variables(spec), &path.child("mutations").index(index));
     }
     match text(spec, "reinvocationPolicy") {
         "" => errors.required(&path.child("reinvocationPolicy"), ""),
@@ -140,6 +143,20 @@ pub fn mutating_binding_update(context: &Context<'_>, new: &Value, _old: &Value)
     mutating_binding(context, new)
 }
 
+/// The names that a policy's expressions know.
+fn variables(spec: &Value) -> Vec<&'static str> {
+    let mut known = vec!["object", "oldObject", "request", "namespaceObject", "authorizer"];
+    known.extend(has(spec, "paramKind").then_some("params"));
+    known.extend((!items(spec, "variables").is_empty()).then_some("variables"));
+    known
+}
+
+fn compiles(errors: &mut ErrorList, expression: &str, variables: &[&str], path: &Path) {
+    if let Some(fault) = expressions::fault(expression, variables) {
+        errors.invalid(path, expression, fault);
+    }
+}
+
 /// What both policies have.
 fn common(errors: &mut ErrorList, spec: &Value, path: &Path) {
     if has(spec, "failurePolicy") {
@@ -158,7 +175,7 @@ fn common(errors: &mut ErrorList, spec: &Value, path: &Path) {
             }
         }
     }
-    conditions(errors, items(spec, "matchConditions"), &path.child("matchConditions"));
+    conditions(errors, items(spec, "matchConditions"), &variables(spec), &path.child("matchConditions"));
     for (index, variable) in items(spec, "variables").iter().enumerate() {
         let path = path.child("variables").index(index);
         match text(variable, "name") {
@@ -228,9 +245,14 @@ fn matching(errors: &mut ErrorList, matching: &Value, path: &Path) {
     }
 }
 
-fn validation(errors: &mut ErrorList, validation: &Value, path: &Path) {
+fn validation(errors: &mut ErrorList, validation: &Value, variables: &[&str], path: &Path) {
     if text(validation, "expression").trim().is_empty() {
         errors.required(&path.child("expression"), "expression is not specified");
+    } else {
+        compiles(errors, text(validation, "expression"), variables, &path.child("expression"));
+    }
+    if !text(validation, "messageExpression").trim().is_empty() {
+        compiles(errors, text(validation, "messageExpression"), variables, &path.child("messageExpression"));
     }
     let message = text(validation, "message");
     if has(validation, "message") && !message.is_empty() && message.trim().is_empty() {
@@ -247,7 +269,7 @@ fn validation(errors: &mut ErrorList, validation: &Value, path: &Path) {
     }
 }
 
-fn mutation(errors: &mut ErrorList, mutation: &Value, path: &Path) {
+fn mutation(errors: &mut ErrorList, mutation: &Value, variables: &[&str], path: &Path) {
     let ty = text(mutation, "patchType");
     let forms = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
     let Some((_, own)) = forms.iter().find(|(known, _)| *known == ty) else {
@@ -261,7 +283,7 @@ fn mutation(errors: &mut ErrorList, mutation: &Value, path: &Path) {
         true if text(&mutation[*own], "expression").trim().is_empty() => {
             errors.required(&path.child(own).child("expression"), "");
         }
-        true => {}
+        true => compiles(errors, text(&mutation[*own], "expression"), variables, &path.child(own).child("expression")),
     }
     for (_, other) in forms.iter().filter(|(_, other)| other != own && has(mutation, other)) {
         let detail = format!("must not be specified when patchType is {ty}");
@@ -314,7 +336,7 @@ mod tests {
     #[test]
     fn mutations() {
         let mut errors = ErrorList::new();
-        mutation(&mut errors, &json!({"patchType": "JSONPatch"}), &Path::new("m"));
+        mutation(&mut errors, &json!({"patchType": "JSONPatch"}), &[], &Path::new("m"));
         assert_eq!(errors.to_string(), "m.jsonPatch: Required value: must be specified when patchType is JSONPatch");
     }
 }

@@ -6,7 +6,7 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{label_selector, one_of};
+use super::{expressions, label_selector, one_of};
 use crate::registry::Context;
 use crate::registry::value::{at, has, items, number, text};
 
@@ -61,7 +61,8 @@ fn one(errors: &mut ErrorList, webhook: &Value, path: &Path) {
         label_selector(errors, &path.child(field), at(webhook, field));
     }
     client(errors, at(webhook, "clientConfig"), &path.child("clientConfig"));
-    conditions(errors, items(webhook, "matchConditions"), &path.child("matchConditions"));
+    let variables = ["object", "oldObject", "request", "authorizer"];
+    conditions(errors, items(webhook, "matchConditions"), &variables, &path.child("matchConditions"));
     reviews(errors, items(webhook, "admissionReviewVersions"), &path.child("admissionReviewVersions"));
 }
 
@@ -156,7 +157,7 @@ fn resources(errors: &mut ErrorList, list: &[Value], path: &Path) {
 }
 
 /// Conditions under which something is asked at all.
-pub fn conditions(errors: &mut ErrorList, conditions: &[Value], path: &Path) {
+pub fn conditions(errors: &mut ErrorList, conditions: &[Value], variables: &[&str], path: &Path) {
     const MOST: usize = 64;
     if conditions.len() > MOST {
         errors.too_many(path, conditions.len(), MOST);
@@ -164,8 +165,11 @@ pub fn conditions(errors: &mut ErrorList, conditions: &[Value], path: &Path) {
     let mut known = HashSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
-        if text(condition, "expression").trim().is_empty() {
+        let expression = text(condition, "expression");
+        if expression.trim().is_empty() {
             errors.required(&path.child("expression"), "");
+        } else if let Some(fault) = expressions::fault(expression, variables) {
+            errors.invalid(&path.child("expression"), expression, fault);
         }
         match text(condition, "name") {
             "" => errors.required(&path.child("name"), ""),
@@ -241,7 +245,7 @@ fn url_fault(url: &str) -> Option<String> {
 
 fn service(errors: &mut ErrorList, service: &Value, path: &Path) {
     // Upstream looks for the one and names the other.
-    for (field, told) in [("name", "namespace"), ("namespace", "name")] {
+    for (field, told) in [("namespace", "name"), ("name", "namespace")] {
         if text(service, field).is_empty() {
             errors.required(&path.child(told), "");
         }

@@ -492,9 +492,6 @@ pub fn replication_controller(_context: &Context<'_>, controller: &Value) -> Err
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let (name, of_name) = (text(controller, "metadata.name"), Path::new("metadata").child("name"));
-    if name.is_empty() {
-        errors.required(&of_name, "name or generateName is required");
-    }
     let selector = at(controller, "spec.selector").as_object();
     if selector.is_none_or(|selector| selector.is_empty()) {
         errors.required(&path.child("selector"), "");
