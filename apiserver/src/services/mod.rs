@@ -114,6 +114,11 @@ async fn fill(
         new["spec"]["clusterIPs"] = json!([address.to_string()]);
     }
     for index in plan::ports_in_need(new) {
+        // A dry run leaves what can be no port as it is.
+        let given = new["spec"]["ports"][index]["nodePort"].as_i64().unwrap_or(0);
+        if dry_run && u16::try_from(given).is_err() {
+            continue;
+        }
         let wanted = new["spec"]["ports"][index]["nodePort"].as_u64().unwrap_or(0) as u16;
         let port = plan::sibling_port(new, index).filter(|_| wanted == 0).unwrap_or(wanted);
         let known = |claim: &Claim| held.contains(claim) || taken.contains(claim);

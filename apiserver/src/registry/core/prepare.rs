@@ -176,6 +176,22 @@ pub fn request_update(context: &Context<'_>, new: &mut Value, old: &Value) {
         Some("approval") => kept(new, "certificate"),
         _ => {}
     }
+    if context.subresource.is_some() {
+        note_times(context, new, old);
+    }
+}
+
+/// When conditions were written and when they came to be so, where that is not told.
+fn note_times(context: &Context<'_>, new: &mut Value, old: &Value) {
+    let now = crate::engine::meta::timestamp(context.now);
+    let same = |condition: &Value, before: &Value| ["type", "status"].iter().all(|f| at(condition, f) == at(before, f));
+    for condition in new.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let before = items(old, "status.conditions").iter().find(|before| same(condition, before));
+        let since = before.map(|before| text(before, "lastTransitionTime")).filter(|since| !since.is_empty());
+        let since = since.map_or_else(|| Value::from(now.clone()), Value::from);
+        default(condition, "lastTransitionTime", since);
+        default(condition, "lastUpdateTime", now.clone());
+    }
 }
 
 /// A Job tells its pods apart by its own uid, unless the user does it. What has no labels of its own has those of the pods.
@@ -314,6 +330,23 @@ mod tests {
         let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
         service_update(&Context::ANY, &mut new, &old);
         assert_eq!(new["spec"], old["spec"]);
+    }
+
+    #[test]
+    fn conditions_of_requests_tell_their_times() {
+        let condition = |status: &str| json!({"status": {"conditions": [{"type": "Failed", "status": status}]}});
+        let mut old = condition("True");
+        old["status"]["conditions"][0]["lastTransitionTime"] = json!("2020-01-02T03:04:05Z");
+        let context = Context { subresource: Some("status"), ..Context::ANY };
+        for (status, since) in [("True", "2020-01-02T03:04:05Z"), ("False", "1970-01-01T00:00:00Z")] {
+            let mut new = condition(status);
+            request_update(&context, &mut new, &old);
+            let noted = &new["status"]["conditions"][0];
+            assert_eq!(
+                (&noted["lastTransitionTime"], &noted["lastUpdateTime"]),
+                (&json!(since), &json!("1970-01-01T00:00:00Z"))
+            );
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub fn attachment(_context: &Context<'_>, attachment: &Value) -> ErrorList {
 pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = match context.subresource {
         Some(_) => ErrorList::new(),
-        None => attachment(context, new),
+        // Only of a new one the words are those for letters of either case.
+        None => attachment(context, new).into_iter().map(in_lower_case).collect(),
     };
     if context.subresource.is_some() {
         status(&mut errors, at(new, "status"), &Path::new("status"));
@@ -38,6 +39,14 @@ pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> Err
         errors.invalid(&Path::new("spec"), Value::Null, IMMUTABLE);
     }
     errors
+}
+
+fn in_lower_case(mut error: FieldError) -> FieldError {
+    if error.field == "spec.attacher" && error.fault == Fault::Invalid {
+        let name = error.value.as_str().unwrap_or_default().to_lowercase();
+        error.detail = names::dns1123_subdomain(&name).join(", ");
+    }
+    error
 }
 
 fn attacher(errors: &mut ErrorList, path: &Path, name: &str) {

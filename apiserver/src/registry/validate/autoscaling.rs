@@ -182,8 +182,10 @@ fn pods_source(errors: &mut ErrorList, source: &Value, path: &Path) {
 }
 
 fn resource_source(errors: &mut ErrorList, source: &Value, path: &Path, of_container: bool) {
-    if text(source, "name").is_empty() {
-        errors.required(&path.child("name"), "must specify a resource name");
+    match text(source, "name") {
+        "" => errors.required(&path.child("name"), "must specify a resource name"),
+        name if of_container => super::resources::Name(name).check_container(errors, &path.child("name")),
+        _ => {}
     }
     if of_container {
         match text(source, "container") {

@@ -99,6 +99,7 @@ pub fn request_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
             _ => {}
         }
     }
+    conditions(&mut errors, new);
     let (before, after) = (text(old, "status.certificate"), text(new, "status.certificate"));
     if context.subresource == Some("status") && before != after {
         let path = path.child("certificate");
@@ -114,7 +115,6 @@ pub fn request_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
             errors.push(hidden(fault));
         }
     }
-    conditions(&mut errors, new);
     errors
 }
 

@@ -414,6 +414,12 @@ fn users(faults: &mut Faults, status: &Value, path: &Path) {
     }
 }
 
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
+}
+
 /// What drivers say about devices that are allocated.
 fn allocated(faults: &mut Faults, status: &Value, path: &Path) {
     let id = |device: &Value| ["driver", "pool", "device", "shareID"].map(|field| text(device, field).to_owned());
@@ -440,6 +446,10 @@ fn allocated(faults: &mut Faults, status: &Value, path: &Path) {
         if !matches!(at(device, "data"), Value::Null | Value::Object(_)) {
             let detail = "must be a valid JSON object";
             faults.told.push(FieldError::new(Fault::Invalid, &path.child("data"), "<value omitted>", detail));
+        }
+        if has(device, "shareID") && !is_uuid(text(device, "shareID")) {
+            let detail = "must be a lowercase UUID in 8-4-4-4-12 format";
+            faults.declared.invalid(&path.child("shareID"), text(device, "shareID"), detail);
         }
         let ips = items(device, "networkData.ips");
         for (index, ip) in ips.iter().map(|ip| ip.as_str().unwrap_or_default()).enumerate() {

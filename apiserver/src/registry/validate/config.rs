@@ -327,20 +327,20 @@ mod tests {
     #[test]
     fn nodes() {
         for (status, expected) in [
-            (serde_json::json!({"declaredFeatures": ["A", "B/c"], "capacity": {"cpu": "1"}}), ""),
+            (json!({"declaredFeatures": ["A", "B/c"], "capacity": {"cpu": "1"}}), ""),
             (
-                serde_json::json!({"declaredFeatures": ["B", "A"]}),
+                json!({"declaredFeatures": ["B", "A"]}),
                 "status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted alphabetically",
             ),
-            (serde_json::json!({"declaredFeatures": ["A", "A"]}), "status.declaredFeatures[1]: Duplicate value: \"A\""),
+            (json!({"declaredFeatures": ["A", "A"]}), "status.declaredFeatures[1]: Duplicate value: \"A\""),
             (
-                serde_json::json!({"capacity": {"cpu": "-1"}}),
+                json!({"capacity": {"cpu": "-1"}}),
                 "status.capacity.cpu: Invalid value: \"-1\": must be greater than or equal to 0",
             ),
         ] {
-            assert_eq!(node(&Context::ANY, &serde_json::json!({"status": status})).to_string(), expected, "{status}");
+            assert_eq!(node(&Context::ANY, &json!({"status": status})).to_string(), expected, "{status}");
         }
-        let external = |id: &str| serde_json::json!({"spec": {"externalID": id}});
+        let external = |id: &str| json!({"spec": {"externalID": id}});
         assert_eq!(
             node_update(&Context::ANY, &external("a"), &external("b")).to_string(),
             "spec.externalID: Forbidden: may not be updated"

@@ -37,7 +37,14 @@ pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
     if text(event, "involvedObject.namespace").is_empty() {
         namespace(&mut errors, event);
     }
+    if !has(event, "eventTime") {
+        errors.required(&Path::new("eventTime"), "");
+    }
     complete(&mut errors, event);
+    let ty = text(event, "type");
+    if !matches!(ty, "Normal" | "Warning") {
+        errors.invalid(&Path::new("type"), "", format!("has invalid value: {ty}"));
+    }
     unset(&mut errors, event);
     errors
 }
@@ -67,7 +74,8 @@ pub fn newer_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
     for (field, shown) in FIXED.into_iter().filter(|(field, _)| at(new, field) != at(old, field)) {
         let value = at(new, field);
         // Texts that are gone are empty ones.
-        let told = if value.is_null() && at(old, field).is_string() { "".into() } else { value.clone() };
+        let gone = value.is_null() && at(old, field).is_string() && field != "eventTime";
+        let told = if gone { "".into() } else { value.clone() };
         let error = FieldError::new(Fault::Invalid, &Path::new(shown), told, IMMUTABLE);
         errors.push(match field {
             "involvedObject" | "related" => error.shown_as(shown_reference(value)),
@@ -108,11 +116,8 @@ fn reporter(errors: &mut ErrorList, controller: &str, field: &str) {
     errors.invalid_each(&path, controller, names::qualified(controller));
 }
 
-/// What the newer group asks for.
+/// What the newer group asks for, also of an event that is there.
 fn complete(errors: &mut ErrorList, event: &Value) {
-    if !has(event, "eventTime") {
-        errors.required(&Path::new("eventTime"), "");
-    }
     if has(event, "series") {
         let path = Path::new("series");
         if int(event, "series.count") < 2 {
@@ -134,10 +139,6 @@ fn complete(errors: &mut ErrorList, event: &Value) {
     }
     if text(event, "message").len() > NOTE {
         errors.invalid(&Path::new("message"), "", format!("can have at most {NOTE} characters"));
-    }
-    let ty = text(event, "type");
-    if !matches!(ty, "Normal" | "Warning") {
-        errors.invalid(&Path::new("type"), "", format!("has invalid value: {ty}"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of Ingresses.
 
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
@@ -48,7 +48,8 @@ pub fn warnings(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec
 
 fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     if items(spec, "rules").is_empty() && !has(spec, "defaultBackend") {
-        errors.invalid(path, Value::Null, "either `defaultBackend` or `rules` must be specified");
+        let detail = "either `defaultBackend` or `rules` must be specified";
+        errors.push(FieldError::new(Fault::Invalid, path, Value::Null, detail).shown_as("null"));
     }
     if has(spec, "defaultBackend") {
         backend(errors, &spec["defaultBackend"], &path.child("defaultBackend"));

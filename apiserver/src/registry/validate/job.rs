@@ -415,11 +415,11 @@ fn status(job: &Value) -> ErrorList {
     if (complete || failed) && !has(job, "status.startTime") {
         errors.required(&path.child("startTime"), "startTime is required for finished job");
     }
+    indexes(&mut errors, job, &path);
     let (ready, active) = (int(job, "status.ready"), int(job, "status.active"));
     if ready >= 0 && active >= 0 && ready > active {
         errors.invalid(&path.child("ready"), ready, "cannot set more ready pods than active");
     }
-    indexes(&mut errors, job, &path);
     errors
 }
 

@@ -58,6 +58,11 @@ pub fn all(object: &Value, place: &str) -> Vec<String> {
         told.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
     }
     selectors(&mut told, spec, &path);
+    for volume in items(spec, "volumes") {
+        if has(volume, "projected") && items(volume, "projected.sources").is_empty() {
+            told.push(format!("volume \"{}\" (Projected) has no sources provided", text(volume, "name")));
+        }
+    }
     told
 }
 
@@ -294,6 +299,7 @@ mod tests {
                 json!({"volumes": [{"name": "v", "rbd": {}}]}),
                 "spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+",
             ),
+            (json!({"volumes": [{"name": "v", "projected": {}}]}), "volume \"v\" (Projected) has no sources provided"),
             (
                 json!({"overhead": {"memory": "1500m"}}),
                 "spec.overhead[memory]: fractional byte value \"1500m\" is invalid, must be an integer",

@@ -110,7 +110,7 @@ fn selector(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid(&path.child("scopeName"), scope, "unsupported scope");
         }
         for _ in entries(spec, "hard").filter(|(name, _)| SCOPES.contains(&scope) && !suits(scope, name)) {
-            errors.invalid(path, Value::Null, "unsupported scope applied to resource");
+            errors.invalid(path, at(spec, "scopeSelector").clone(), "unsupported scope applied to resource");
         }
         if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
             && SCOPES.contains(&scope)
@@ -134,7 +134,7 @@ fn selector(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
     let given: Vec<&str> = expressions.iter().map(|expression| text(expression, "scopeName")).collect();
     if conflicting(&given) {
-        errors.invalid(path, Value::Null, "conflicting scopes");
+        errors.invalid(path, at(spec, "scopeSelector").clone(), "conflicting scopes");
     }
 }
 

@@ -61,8 +61,8 @@ pub fn claim(_context: &Context<'_>, claim: &Value) -> ErrorList {
 
 /// What a claim, or a template of one, asks for.
 pub fn claim_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    label_selector(errors, &path.child("selector"), at(spec, "selector"));
     modes(errors, spec, path, "at least 1 access mode is required");
+    label_selector(errors, &path.child("selector"), at(spec, "selector"));
     let of_size = path.child("resources").key("storage");
     match storage(at(spec, "resources.requests").get("storage")) {
         None => errors.required(&of_size, ""),
@@ -307,8 +307,13 @@ pub fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
             }
         }
     }
-    for (_, shown) in sources {
-        errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
+    for (field, shown) in sources {
+        // This one upstream does not count.
+        if field == "flexVolume" {
+            super::volumes::source(errors, field, at(spec, field), path, Holder::Persistent);
+        } else {
+            errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
+        }
     }
 }
 
