@@ -45,6 +45,7 @@ impl Lab {
             Some(bin) => lab.upstream_api_server(&bin),
             None => lab.api = Some(lab.own_api_server()),
         }
+        lab.account();
         lab
     }
 
@@ -134,7 +135,14 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         run(Command::new("sh").args(["-ec", &script]));
     }
 
-    /// Ours, as upstream's is below: no token in pods, since no controller makes what that needs.
+    /// No token in pods, since no controller makes what that needs.
+    fn account(&self) {
+        self.create(
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\nautomountServiceAccountToken: false\n",
+        );
+    }
+
+    /// Ours, as upstream's is below.
     fn own_api_server(&self) -> OwnApi {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let read = |name: &str| fs::read(self.dir.join(name)).unwrap();
@@ -146,9 +154,6 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
             server.listen(API_PORT, &self.dir).await.unwrap();
             server
         });
-        let account =
-            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\nautomountServiceAccountToken: false\n";
-        self.create(account);
         OwnApi { _runtime: runtime, _server: server }
     }
 
