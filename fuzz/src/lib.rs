@@ -119,7 +119,7 @@ fn apply(bytes: &[u8]) {
         api_version: "v1",
         subresource: "",
         reset_fields: &["status"],
-        now: Timestamp::UNIX_EPOCH,
+        now: Some(Timestamp::UNIX_EPOCH),
     };
     if let Ok(once) = managed_fields::apply(&write, &live.value, &decoded.value, true) {
         // Applied again it changes nothing.
