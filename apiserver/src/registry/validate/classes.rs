@@ -44,7 +44,9 @@ pub fn storage_class_update(context: &Context<'_>, new: &Value, old: &Value) -> 
     let mut errors = storage_class(context, new);
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         if at(new, field) != at(old, field) {
-            errors.invalid(&Path::new(field), Value::Null, IMMUTABLE);
+            // Shown as nothing, whatever it is.
+            let fault = FieldError::new(Fault::Invalid, &Path::new(field), Value::Null, IMMUTABLE);
+            errors.push(fault.shown_as("null"));
         }
     }
     errors
