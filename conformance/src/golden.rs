@@ -67,6 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Where the Go module cache has the samples.
 pub fn testdata(module: &Path) -> anyhow::Result<PathBuf> {
+    ensure!(module.is_dir(), "there is no Go module in {}: --module", module.display());
     let mut command = Command::new("go");
     command.args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/api"]).current_dir(module);
     let output = command.output().context("asking go for k8s.io/api")?;

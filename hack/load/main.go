@@ -101,6 +101,9 @@ func (o options) check() error {
 	if o.rounds < 1 || o.rounds%2 == 0 {
 		return fmt.Errorf("--rounds %d: the medians want an odd number", o.rounds)
 	}
+	if o.pods < o.workers || o.pods < changes {
+		return fmt.Errorf("--pods %d: at least %d, and as many as workers (%d)", o.pods, changes, o.workers)
+	}
 	if o.only != "" && o.only != "ours" && o.only != "upstream" {
 		return fmt.Errorf("--only %s: it is ours or upstream", o.only)
 	}

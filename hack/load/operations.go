@@ -269,9 +269,11 @@ func (r *run) leases(ctx context.Context) error {
 	})
 }
 
+// changes that the watchers see, of a pod each.
+const changes = 400
+
 // watches: all watchers of the pods see every change; an event's cost is that of the changes with watchers less that without.
 func (r *run) watches(ctx context.Context) error {
-	const changes = 400
 	change := func(ctx context.Context, i int) error {
 		body := fmt.Appendf(nil, `{"metadata":{"annotations":{"watched":"%d-%d"}}}`, i, time.Now().UnixNano())
 		_, err := r.json.CoreV1().Pods(namespace).Patch(ctx, podName(i), types.MergePatchType, body, metav1.PatchOptions{})

@@ -5,6 +5,8 @@ mod image;
 mod lab;
 mod schema;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 /// Project tools.
@@ -22,8 +24,18 @@ enum Command {
     Lab(lab::LabCommand),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Command::parse() {
+fn main() -> ExitCode {
+    match run(Command::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            pintle_host::complain!("hack: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Schema(args) => schema::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),

@@ -49,13 +49,15 @@ impl JoinToken {
 /// Joins and runs until `shutdown`.
 pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let paths = Paths::new(&args.data.data_dir)?;
+    let file = &args.token_file;
+    let token = std::fs::read_to_string(file).with_context(|| {
+        format!("reading the token, which the server has in its data directory: {}", file.display())
+    })?;
+    let token = JoinToken::parse(&token)?;
     let _claim = paths.claim()?;
     let handle =
         pintle_host::process::Handle::of(i32::try_from(std::process::id())?).context("finding this process")?;
     handle.write(&paths.run("agent.pid"))?;
-    let token =
-        std::fs::read_to_string(&args.token_file).with_context(|| format!("reading {}", args.token_file.display()))?;
-    let token = JoinToken::parse(&token)?;
     let name = node::name(&args.node);
     let ip = node::ip(&args.node);
     let identity = tokio::select! {

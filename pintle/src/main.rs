@@ -22,6 +22,7 @@ mod upstream;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use pintle_host::process;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -76,7 +77,9 @@ fn command_line() -> Result<(Cli, Vec<String>), upstream::Error> {
 }
 
 fn start_log(cli: &Cli) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&cli.log)?;
+    // Requests that are meant to be refused are no errors.
+    let quiet = if matches!(cli.command, Command::Conformance(_)) { "kube_client=off," } else { "" };
+    let filter = EnvFilter::try_new(format!("{quiet}{}", cli.log))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     if cli.log_json {
         log.json().init()
@@ -107,12 +110,25 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Proxy(args) => components::proxy(args, on_signal()?).await,
         Command::Kubelet(args) => components::kubelet(args, on_signal()?).await,
         Command::Dns(args) => components::dns(args, on_signal()?).await,
-        Command::Conformance(command) => pintle_conformance::execute(command, on_signal()?).await,
+        Command::Conformance(command) => {
+            // Tests run in groups of their own, which a terminal's interrupt does not reach.
+            let at_once = || process::children(own_pid()).into_iter().for_each(process::kill_group);
+            pintle_conformance::execute(command, on_signals(at_once)?).await
+        }
     }
+}
+
+fn own_pid() -> i32 {
+    std::process::id().try_into().unwrap_or_default()
 }
 
 /// A token that is cancelled by TERM or INT; a second signal ends the process at once.
 fn on_signal() -> anyhow::Result<CancellationToken> {
+    on_signals(|| {})
+}
+
+/// The same; before the end at once something is done.
+fn on_signals(at_once: impl Fn() + Send + 'static) -> anyhow::Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let token = CancellationToken::new();
@@ -124,6 +140,7 @@ fn on_signal() -> anyhow::Result<CancellationToken> {
                 _ = int.recv() => {}
             }
             if round > 0 {
+                at_once();
                 std::process::exit(130);
             }
             tracing::info!("shutting down");

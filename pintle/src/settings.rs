@@ -67,7 +67,10 @@ impl Settings {
         let mut settings = before.clone();
         settings.port = args.port.unwrap_or(before.port);
         settings.runtime.extend(runtime);
-        ensure!(!running || settings == before, "the cluster runs with {before}: stop it first (pintle down)");
+        ensure!(
+            !running || settings == before,
+            "the cluster runs with {before}, not with {settings}: stop it first (pintle down)"
+        );
         Ok(settings)
     }
 }

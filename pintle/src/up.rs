@@ -58,8 +58,12 @@ pub async fn up(args: UpArgs) -> anyhow::Result<()> {
         let dir = settings.runtime.get("--containerd-dir").cloned();
         let (socket, programs) = (paths.cri_socket(), Programs { dir });
         let images = args.runtime.image.clone();
+        let count = images.len();
         tokio::task::spawn_blocking(move || image::load(&socket, &programs, &images)).await??;
         pintle_host::say!("The cluster is up already.");
+        if count > 0 {
+            pintle_host::say!("Images loaded into its node: {count}");
+        }
         print_hints(&paths, &settings);
         return Ok(());
     }

@@ -58,8 +58,8 @@ pub struct Args {
     /// A new directory for the results.
     #[arg(long, value_name = "DIR", default_value = "conformance-results")]
     out: PathBuf,
-    /// Go on with the interrupted run in this directory: tests that have a result do not run again.
-    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    /// Go on with the interrupted run in this directory: of the tests that were chosen then, those that have no result yet.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "Selection"])]
     resume: Option<PathBuf>,
     /// Run failed tests again, up to this often. By default a flake is a failure.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -90,7 +90,9 @@ pub struct ListArgs {
 /// `pintle conformance list`
 pub async fn list(args: ListArgs) -> anyhow::Result<()> {
     let suite = args.suite.suite(None)?;
-    print(&args.selection.choose(&suite.list().await?)?);
+    let chosen = args.selection.choose(&suite.list().await?)?;
+    anyhow::ensure!(!chosen.is_empty(), "no test was chosen");
+    print(&chosen);
     Ok(())
 }
 
@@ -105,7 +107,11 @@ fn print(names: &[String]) {
 pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let suite = args.suite.suite(args.kubeconfig.as_deref())?;
     let all = suite.list().await?;
-    let selected = args.selection.choose(&all)?;
+    let earlier = args.resume.as_deref().map(earlier).transpose()?;
+    let selected = match &earlier {
+        Some(earlier) => earlier.runs.last().map(|run| run.selected.clone()).unwrap_or_default(),
+        None => args.selection.choose(&all)?,
+    };
     if args.list {
         print(&selected);
         return Ok(());
@@ -115,7 +121,6 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
     let gone = known.without_test(&all);
     anyhow::ensure!(gone.is_empty(), "known failures that the suite has no test for:\n  {}", gone.join("\n  "));
     let dir = directory(args.resume.as_deref(), &args.out)?;
-    let earlier = args.resume.is_some().then(|| Results::load(&dir)).transpose()?.unwrap_or_default();
     let info = RunInfo {
         started: Timestamp::now(),
         ended: None,
@@ -124,7 +129,7 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
         processes: args.parallel,
         selected,
     };
-    let mut judge = Judge::new(&dir, &info, earlier, known, args.test_timeout)?;
+    let mut judge = Judge::new(&dir, &info, earlier.unwrap_or_default(), known, args.test_timeout)?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout.saturating_mul(60));
     let end = judge.run(&suite, &info, args.retry_failed, deadline, &shutdown).await;
     judge.display.finish();
@@ -134,6 +139,11 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> 
 fn duration(text: &str) -> Result<Duration, String> {
     let read: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     Duration::try_from(read).ok().filter(|duration| !duration.is_zero()).ok_or_else(|| "it is not positive".to_owned())
+}
+
+/// What an interrupted run has come to.
+fn earlier(dir: &Path) -> anyhow::Result<Results> {
+    Results::load(dir).with_context(|| format!("no run to resume in {}", dir.display()))
 }
 
 /// The directory of a new or interrupted run, absolute.
@@ -248,6 +258,10 @@ impl<'a> Judge<'a> {
             News::Test(process, report) => self.ended(process, &report, attempt),
             News::Running(process, report) => {
                 self.display.running(process, report);
+                Ok(())
+            }
+            News::Say(text) => {
+                self.display.say(&text);
                 Ok(())
             }
             News::Tick => {

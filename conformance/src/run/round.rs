@@ -46,6 +46,8 @@ pub enum News {
     Test(usize, Box<SpecReport>),
     /// A test has been running for some time.
     Running(usize, ProgressReport),
+    /// Something that the user should know.
+    Say(String),
     /// A second went by.
     Tick,
 }
@@ -86,6 +88,8 @@ pub async fn run(
                 None => break,
             },
             () = shutdown.cancelled(), if !going.keep.end.interrupted => {
+                let seconds = GRACE.as_secs();
+                news(News::Say(format!("the running tests clean up, for at most {seconds} s; a second interrupt ends them at once")))?;
                 limit = going.interrupt();
             }
             () = tokio::time::sleep_until(limit) => {

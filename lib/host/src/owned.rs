@@ -69,8 +69,8 @@ pub fn claim(dir: &Path) -> anyhow::Result<Claim> {
 pub fn remove(dir: &Path) -> anyhow::Result<()> {
     let removing = || format!("removing {}", dir.display());
     // Something may still have been written meanwhile; the second time counts.
-    if remove_content(dir).is_err() {
-        remove_content(dir).with_context(removing)?;
+    if clear(dir, &[]).is_err() {
+        clear(dir, &[])?;
     }
     fs::remove_file(dir.join(MARK)).with_context(removing)?;
     match fs::remove_dir(dir) {
@@ -79,13 +79,19 @@ pub fn remove(dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What can't be removed keeps nothing else; the first error counts.
-fn remove_content(dir: &Path) -> io::Result<()> {
+/// Removes what is in a directory but for some names; it stays ours. What can't be removed keeps nothing else.
+///
+/// # Errors
+/// The first one.
+pub fn clear(dir: &Path, but: &[&str]) -> anyhow::Result<()> {
     let remove = |entry: fs::DirEntry| match entry.file_type()?.is_dir() {
         true => fs::remove_dir_all(entry.path()),
         false => fs::remove_file(entry.path()),
     };
-    content(dir)?.into_iter().map(remove).fold(Ok(()), io::Result::and)
+    let going =
+        content(dir).map(|all| all.into_iter().filter(|entry| !but.iter().any(|kept| entry.file_name() == *kept)));
+    let removed = going.and_then(|going| going.map(remove).fold(Ok(()), io::Result::and));
+    removed.with_context(|| format!("removing {}", dir.display()))
 }
 
 /// The entries, without the mark; none in a directory that is not there.

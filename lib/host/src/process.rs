@@ -99,6 +99,12 @@ pub fn children(pid: i32) -> Vec<i32> {
     pids().into_iter().filter(|pid| stat(*pid).is_some_and(|fields| fields.get(1) == Some(&parent))).collect()
 }
 
+/// Ends a child that leads a process group, with all that is in it.
+pub fn kill_group(pid: i32) {
+    // It may have ended by itself.
+    let _ = nix::sys::signal::killpg(Pid::from_raw(pid), Signal::SIGKILL);
+}
+
 /// Starts a command in a session of its own with its output appended to `log`, and writes its pid file.
 pub fn spawn_detached(mut command: Command, log: &Path, pid_file: &Path) -> anyhow::Result<Handle> {
     let out = std::fs::OpenOptions::new()

@@ -8,7 +8,7 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt};
 use pintle_cri::archive;
-use pintle_host::cgroup;
+use pintle_host::{cgroup, owned};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -181,6 +181,8 @@ impl Lab {
 pub async fn up(spec: &Spec, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Lab> {
     spec.check()?;
     anyhow::ensure!(!State::file(&spec.dir).exists(), "there is a lab in {} already", spec.dir.display());
+    // What is in it goes with the lab.
+    owned::make(&spec.dir)?;
     let begin = Instant::now();
     let say = |text: &str| say(&format!("{:6.1} s  {text}", begin.elapsed().as_secs_f64()));
     let outcome = tokio::select! {
@@ -198,7 +200,9 @@ pub async fn up(spec: &Spec, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Lab>
 
 /// Ends a lab and removes all that it left.
 pub async fn down(dir: &Path) -> anyhow::Result<()> {
-    remove(&std::path::absolute(dir)?, false).await
+    let dir = std::path::absolute(dir)?;
+    anyhow::ensure!(owned::is_ours(&dir), "{} is no lab's folder", dir.display());
+    remove(&dir, false).await
 }
 
 /// INT or TERM.
@@ -261,7 +265,6 @@ async fn start(spec: &Spec, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Lab> 
 
 /// Writes down what will have to be removed, and makes the folders that machines mount their own over.
 async fn prepare(spec: &Spec, tag: &str) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&spec.dir).with_context(|| format!("creating {}", spec.dir.display()))?;
     // Logs of an earlier lab that did not start.
     let _ = std::fs::remove_dir_all(spec.dir.join("log"));
     let mut state = State::default();
@@ -410,26 +413,8 @@ async fn remove(dir: &Path, keep_logs: bool) -> anyhow::Result<()> {
             let _ = std::fs::remove_dir(folder);
         }
     }
-    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if keep_logs && path.ends_with("log") {
-            continue;
-        }
-        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        gone(removed, &path)?;
-    }
-    if !keep_logs {
-        gone(std::fs::remove_dir(dir), dir)?;
-    }
-    Ok(())
-}
-
-/// What is not there is removed.
-fn gone(removed: std::io::Result<()>, path: &Path) -> anyhow::Result<()> {
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", path.display()))
-        }
-        _ => Ok(()),
+    match keep_logs {
+        true => owned::clear(dir, &["log"]),
+        false => owned::remove(dir),
     }
 }
