@@ -37,10 +37,11 @@ pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
     if text(event, "involvedObject.namespace").is_empty() {
         namespace(&mut errors, event);
     }
-    if !has(event, "eventTime") {
-        errors.required(&Path::new("eventTime"), "");
+    // Upstream asks for the rest by the older group's rule, which is for events with an exact time.
+    match has(event, "eventTime") {
+        true => complete(&mut errors, event),
+        false => errors.required(&Path::new("eventTime"), ""),
     }
-    complete(&mut errors, event);
     let ty = text(event, "type");
     if !matches!(ty, "Normal" | "Warning") {
         errors.invalid(&Path::new("type"), "", format!("has invalid value: {ty}"));
@@ -153,5 +154,27 @@ fn unset(errors: &mut ErrorList, event: &Value) {
     }
     if !text(event, "source.component").is_empty() || !text(event, "source.host").is_empty() {
         refuse("source");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_an_exact_time_asks_who_reports() {
+        let event = |more: Value| {
+            let mut event =
+                json!({"metadata": {"namespace": "n"}, "involvedObject": {"namespace": "n"}, "type": "Normal"});
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            newer(&Context::ANY, &event).iter().map(|error| error.field.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(event(json!({})), ["eventTime"]);
+        let timed = event(json!({"eventTime": "2026-11-30T10:00:00.000000Z"}));
+        for field in ["reportingController", "reportingInstance", "action", "reason"] {
+            assert!(timed.iter().any(|told| told == field), "{field}: {timed:?}");
+        }
     }
 }

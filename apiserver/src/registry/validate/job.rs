@@ -274,11 +274,13 @@ fn success_policy(errors: &mut ErrorList, spec: &Value, indexed: bool, path: &Pa
             errors.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
         }
         let mut chosen = None;
+        // A list that can't be read names none.
         if has(rule, "succeededIndexes") {
             let indexes = text(rule, "succeededIndexes");
             match count_indexes(indexes, all) {
                 Ok(count) => chosen = Some(count),
                 Err(fault) => {
+                    chosen = Some(0);
                     let detail = format!("error parsing succeededIndexes: {fault}");
                     errors.invalid(&path.child("succeededIndexes"), indexes, detail);
                 }
@@ -574,6 +576,26 @@ mod tests {
             ("61 * * * *", "s: Invalid value: \"61 * * * *\": end of range (61) above maximum (59): 61"),
         ] {
             assert_eq!(faults(given), expected);
+        }
+    }
+
+    #[test]
+    fn counts_of_a_success_policy_are_within_its_indexes() {
+        let faults = |rule: Value| {
+            let mut errors = ErrorList::new();
+            let spec = serde_json::json!({"completions": 4, "successPolicy": {"rules": [rule]}});
+            success_policy(&mut errors, &spec, true, &Path::new("p"));
+            errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>()
+        };
+        let count = "p.rules[0].succeededCount";
+        for (indexes, expected) in
+            [("0-1", vec![]), ("0", vec![count]), ("x", vec!["p.rules[0].succeededIndexes", count])]
+        {
+            assert_eq!(
+                faults(serde_json::json!({"succeededIndexes": indexes, "succeededCount": 2})),
+                expected,
+                "{indexes}"
+            );
         }
     }
 
