@@ -1,4 +1,4 @@
-//! A lab that cannot start leaves nothing but its logs; needs root.
+//! A lab that cannot start leaves nothing but its logs and the mark of its folder; needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test: a failure is to end it")]
 
@@ -21,9 +21,10 @@ async fn a_lab_that_does_not_start_says_why_and_leaves_nothing() {
     let spec = Spec::new(&folder.path().join("lab"), &pintle).unwrap();
     let Err(error) = lab::up(&spec, &|_| {}).await else { panic!("a lab without a server is up") };
     assert!(format!("{error:#}").contains("no such luck"), "{error:#}");
-    let left: Vec<String> =
+    let mut left: Vec<String> =
         std::fs::read_dir(&spec.dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(left, ["log"]);
+    left.sort();
+    assert_eq!(left, [".pintle", "log"]);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(spec.dir.to_str().unwrap()));
     lab::down(&spec.dir).await.unwrap();
