@@ -139,7 +139,7 @@ run_tests() {
   local folder=$1 script name begin running= passed=0 failed=0
   shift
   # A test has a process group of its own, which the terminal's interrupt does not reach.
-  trap '[ -z "$running" ] || kill "$running" 2>/dev/null || true; exit 130' INT TERM
+  trap '[ -z "$running" ] || { kill "$running" 2>/dev/null || true; wait "$running" || true; }; exit 130' INT TERM
   for script in "$folder"/*; do
     name=$(basename "$script")
     if [ $# -gt 0 ] && ! printf '%s\n' "$@" | grep -qxF -- "$(test_name "$script")"; then continue; fi

@@ -180,6 +180,12 @@ async fn service_addresses_and_ports_are_taken_and_given_back() {
     assert!(refused.message().contains("provided port is already allocated"), "{}", refused.message());
     let refused = server.json("POST", services, service("b", json!({"clusterIP": address, "ports": ports}))).await;
     assert_eq!(refused.code, 422);
+    for port in [-5, 65536, 95616] {
+        let ports = json!([{"port": 80, "nodePort": port}]);
+        let refused = server.json("POST", services, service("b", json!({"type": "NodePort", "ports": ports}))).await;
+        let told = format!("Invalid value: {port}: provided port is not in the valid range");
+        assert!(refused.code == 422 && refused.message().contains(&told), "{}", refused.message());
+    }
 
     let path = format!("{services}/a");
     let plain = server.patch(&path, MERGE, json!({"spec": {"type": "ClusterIP"}})).await.json();

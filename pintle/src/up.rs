@@ -199,6 +199,7 @@ pub async fn down(args: DownArgs) -> anyhow::Result<()> {
     stop_relay(&paths).await;
     teardown::node(&paths).await?;
     if args.reset {
+        let _claim = pintle_host::owned::claim(paths.root())?;
         teardown::everything(&paths).await?;
         pintle_host::say!("The cluster is removed.");
     } else {

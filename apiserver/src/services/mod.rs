@@ -119,21 +119,23 @@ async fn fill(
         if dry_run && u16::try_from(given).is_err() {
             continue;
         }
-        let wanted = new["spec"]["ports"][index]["nodePort"].as_u64().unwrap_or(0) as u16;
-        let port = plan::sibling_port(new, index).filter(|_| wanted == 0).unwrap_or(wanted);
-        let known = |claim: &Claim| held.contains(claim) || taken.contains(claim);
-        let port = if port != 0 && known(&Claim::Port(port)) {
-            port
-        } else {
-            let at = Path::new("spec").child("ports").index(index).child("nodePort");
-            claim_port(call, new, &at, port, dry_run, taken).await?
+        let wanted = plan::sibling_port(new, index).filter(|_| given == 0).map_or(given, i64::from);
+        let known = |port: &u16| held.contains(&Claim::Port(*port)) || taken.contains(&Claim::Port(*port));
+        let port = match u16::try_from(wanted).ok().filter(|port| *port != 0).filter(known) {
+            Some(port) => port,
+            None => {
+                let at = Path::new("spec").child("ports").index(index).child("nodePort");
+                claim_port(call, new, &at, wanted, dry_run, taken).await?
+            }
         };
         new["spec"]["ports"][index]["nodePort"] = json!(port);
     }
     if plan::needs_health_port(new) {
-        let wanted = plan::health_port(new).unwrap_or(0);
+        let wanted = new["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0);
         let at = Path::new("spec").child("healthCheckNodePort");
-        if wanted == 0 || !held.contains(&Claim::Port(wanted)) {
+        let had = plan::health_port(new).is_some_and(|port| held.contains(&Claim::Port(port)));
+        let impossible = dry_run && u16::try_from(wanted).is_err();
+        if !had && !impossible {
             new["spec"]["healthCheckNodePort"] = json!(claim_port(call, new, &at, wanted, dry_run, taken).await?);
         }
     }
@@ -214,7 +216,7 @@ async fn claim_port(
     call: &Call,
     service: &Value,
     at: &Path,
-    wanted: u16,
+    wanted: i64,
     dry_run: bool,
     taken: &mut Vec<Claim>,
 ) -> Result<u16, ApiError> {
@@ -225,7 +227,7 @@ async fn claim_port(
         Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
     };
     // A dry run looks at who has a port, not at where it is.
-    if wanted != 0 && !dry_run && !range.contains(&wanted) {
+    if wanted != 0 && !dry_run && !u16::try_from(wanted).is_ok_and(|port| range.contains(&port)) {
         return refuse(format!(
             "provided port is not in the valid range. The range of valid ports is {}-{}",
             range.start(),
@@ -234,7 +236,7 @@ async fn claim_port(
     }
     let candidates: Vec<u16> = match wanted {
         0 => (0..TRIES).map(|_| rand::rng().random_range(range.clone())).chain(range.clone()).collect(),
-        port => vec![port],
+        port => u16::try_from(port).into_iter().collect(),
     };
     for port in candidates {
         let free = match dry_run {

@@ -13,13 +13,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::core::SelectorExt;
 use pintle_client::cache::{Cache, Change};
 use pintle_client::events::Recorder;
 use pintle_client::queue::Queue;
 use pintle_client::reconcile::{self, Action};
-use serde_json::json;
 
 use crate::context::Context;
 use crate::key::Key;
@@ -110,21 +109,11 @@ impl Controller {
         for write in plan.writes {
             if let Err(error) = self.execute(&d, write, &mut status).await {
                 // Failures are told in the status, and tried again.
-                self.write_status(&d, status).await?;
+                self.write_status(&d, status, None).await?;
                 return Err(error);
             }
         }
-        if let Some(revision) = plan.revision {
-            let patch = json!({"metadata": {"annotations": {sets::REVISION: revision}}});
-            let api = self.ctx.api::<Deployment>(&key.ns);
-            let patched = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-            // The answer carries the resourceVersion that the status must be written against.
-            let Some(patched) = gone_is_fine(patched)? else { return Ok(Action::Done) };
-            let current = Deployment { metadata: patched.metadata, ..(*d).clone() };
-            self.write_status(&current, status).await?;
-        } else {
-            self.write_status(&d, status).await?;
-        }
+        self.write_status(&d, status, plan.revision).await?;
         Ok(plan.requeue.map_or(Action::Done, Action::RequeueAfter))
     }
 
@@ -197,11 +186,20 @@ impl Controller {
         }
     }
 
-    async fn write_status(&self, d: &Deployment, status: DeploymentStatus) -> anyhow::Result<()> {
-        if d.status.as_ref() == Some(&status) {
+    /// Writes the status, and with it the revision if it is a new one: as an annotation of the object itself it would make a
+    /// new generation.
+    async fn write_status(
+        &self,
+        d: &Deployment,
+        status: DeploymentStatus,
+        revision: Option<String>,
+    ) -> anyhow::Result<()> {
+        if d.status.as_ref() == Some(&status) && revision.is_none() {
             return Ok(());
         }
-        let changed = Deployment { status: Some(status), ..d.clone() };
+        let mut changed = Deployment { status: Some(status), ..d.clone() };
+        let annotations = changed.metadata.annotations.get_or_insert_default();
+        annotations.extend(revision.map(|revision| (sets::REVISION.to_owned(), revision)));
         let api = self.ctx.api::<Deployment>(meta::namespace(&d.metadata));
         api.replace_status(meta::name(&d.metadata), &PostParams::default(), &changed).await?;
         Ok(())

@@ -180,3 +180,16 @@ fn check(step: &Step<'_>) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// What a patch takes away from where nothing was must not come to be.
+#[test]
+fn nulls_of_a_strategic_patch_are_not_values() {
+    let schema = pintle_api::schema();
+    let ty = schema.kind("", "v1", "Pod").unwrap();
+    let pod = serde_json::json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}], "hostname": "h"}});
+    let patch = br#"{"metadata":{"annotations":{"x":null}},"spec":{"nodeSelector":{"disk":null},"hostname":{"a":null},
+        "containers":[{"name":"c","resources":{"limits":{"cpu":null}}}]}}"#;
+    let patched = patch::strategic::apply(schema, ty, &pod, patch).unwrap();
+    assert!(!patched.to_string().contains("null"), "{patched}");
+    assert_eq!(patched["spec"]["nodeSelector"], serde_json::json!({}));
+}

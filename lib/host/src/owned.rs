@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
@@ -15,8 +16,18 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// The use of a directory by this process; ends when it is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    _lock: File,
+    lock: File,
 }
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Said, as a child that is just being started may still have the file.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// A process that was killed may take so long to be gone.
+const GOING: Duration = Duration::from_secs(1);
 
 /// True if the directory was [made](make) here: nothing else is ever removed.
 pub fn is_ours(dir: &Path) -> bool {
@@ -51,13 +62,19 @@ pub fn claim(dir: &Path) -> anyhow::Result<Claim> {
     ensure!(is_ours(dir), "{} is not a data directory of pintle", dir.display());
     let mark = dir.join(MARK);
     let lock = File::open(&mark).with_context(|| format!("opening {}", mark.display()))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(Claim { _lock: lock }),
-        Err(TryLockError::WouldBlock) => bail!(
-            "{} is in use by another process of pintle: stop that first, or give another --data-dir",
-            dir.display()
-        ),
-        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("locking {}", mark.display())),
+    let begin = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(Claim { lock }),
+            Err(TryLockError::WouldBlock) if begin.elapsed() < GOING => std::thread::sleep(GOING / 50),
+            Err(TryLockError::WouldBlock) => bail!(
+                "{} is in use by another process of pintle: stop that first, or give another --data-dir",
+                dir.display()
+            ),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("locking {}", mark.display()));
+            }
+        }
     }
 }
 

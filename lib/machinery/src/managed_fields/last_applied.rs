@@ -9,6 +9,8 @@ use crate::Value;
 /// The manager as which kubectl applies by the server.
 pub(super) const MANAGER: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Bytes that an object's annotations may have; with more it goes.
+const MOST: usize = 256 << 10;
 
 fn annotation(object: &Value) -> Option<&str> {
     object.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
@@ -32,5 +34,9 @@ pub(super) fn renew(object: &mut Value, config: &Value) {
     let text = format!("{config}\n");
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.insert(ANNOTATION.into(), text.into());
+        let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+        if size > MOST {
+            annotations.remove(ANNOTATION);
+        }
     }
 }

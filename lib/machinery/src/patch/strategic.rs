@@ -107,7 +107,7 @@ fn merge_value(shape: Shape<'_>, key: &str, old: Value, patch: Value) -> Result<
             }
             _ => Value::Array(patch),
         },
-        (_, patch) => patch,
+        (_, patch) => undirected(patch),
     })
 }
 
@@ -138,11 +138,15 @@ fn merge_ordered(shape: Shape<'_>, original: &mut Object, patch: &mut Object) ->
     Ok(())
 }
 
-/// What of a patch becomes the value of a field that was not there: no directive, and nothing that stands beside one.
+/// What of a patch becomes the value of a field that was not there: no directive, nothing that stands beside one, and nothing
+/// that is to go.
 fn undirected(patch: Value) -> Value {
     match patch {
         Value::Object(map) if map.contains_key(PATCH) => Value::Object(Object::new()),
-        Value::Object(map) => Value::Object(map.into_iter().map(|(key, value)| (key, undirected(value))).collect()),
+        Value::Object(map) => {
+            let stays = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(stays.map(|(key, value)| (key, undirected(value))).collect())
+        }
         Value::Array(items) => items.into_iter().filter(|item| item.get(PATCH).is_none()).map(undirected).collect(),
         other => other,
     }
