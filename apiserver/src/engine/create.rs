@@ -7,7 +7,7 @@ use pintle_machinery::status::{ApiError, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
 
-use super::{Answer, Call, meta, present, storage_error};
+use super::{Answer, Call, meta, modify, present, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
@@ -20,14 +20,9 @@ const GENERATE_TRIES: usize = 8;
 pub async fn create(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
     let object = codec::decode_body(call, body)?;
-    let (stored, revision) = match create_object(call, object, dry_run).await {
-        Ok(written) => written,
-        Err(ApiError::Invalid { kind, name, mut errors }) => {
-            errors.show_empty(&serde_json::from_slice(body).unwrap_or_default());
-            return Err(ApiError::Invalid { kind, name, errors });
-        }
-        Err(error) => return Err(error),
-    };
+    let created = create_object(call, object, dry_run).await;
+    let (stored, revision) =
+        created.map_err(|error| modify::shown_as_given(error, || serde_json::from_slice(body).unwrap_or_default()))?;
     present::stored(call, StatusCode::CREATED, &stored, revision)
 }
 
@@ -175,7 +170,7 @@ fn faults(call: &Call, context: &Context<'_>, object: &Value) -> ErrorList {
 async fn taken(call: &Call, key: &str, name: &str) -> ApiError {
     let error = ApiError::already_exists(&call.group_resource(), name);
     let Ok(Some(kv)) = call.state.store.get(key).await else { return error };
-    match super::modify::Current::parse(kv) {
+    match modify::Current::parse(kv) {
         Ok(current) if meta::is_deleting(&current.value) => {
             let mut status = error.status();
             status.message = format!("object is being deleted: {}", status.message);

@@ -145,7 +145,7 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
 
 /// Owners that are told twice are kept once, and the client is told.
 pub fn single_owners(call: &super::Call, object: &mut Value) {
-    let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() else { return };
+    let Some(owners) = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) else { return };
     let mut kept: Vec<Value> = Vec::new();
     let mut twice: Vec<String> = Vec::new();
     for owner in std::mem::take(owners) {

@@ -135,14 +135,8 @@ async fn attempt(
         managed::on_update(call, &old_served, &mut new)?;
     }
     codec::to_stored(call, &mut new);
-    let reservation = match prepare(call, old, &mut new, dry_run).await {
-        Ok(reservation) => reservation,
-        Err(ApiError::Invalid { kind, name, mut errors }) => {
-            errors.show_empty(&make(&old_served)?);
-            return Err(ApiError::Invalid { kind, name, errors });
-        }
-        Err(error) => return Err(error),
-    };
+    let prepared = prepare(call, old, &mut new, dry_run).await;
+    let reservation = prepared.map_err(|error| shown_as_given(error, || make(&old_served).unwrap_or_default()))?;
     let deletes = deletes_now(call, &new);
     let unchanged = same(&new, &old.value);
     meta::set(&mut new, "resourceVersion", Value::Null);
@@ -195,10 +189,11 @@ async fn prepare(
         prepare(&context, new, &old.value);
     }
     // Where there are no pods, a change counts though it goes.
-    let counted = !rules.disabled.is_empty() && rules.pod_spec.is_none() && counts(call, new, &old.value);
+    let uncounted = UNCOUNTED.contains(&call.info.subresource.as_str());
+    let drops = !rules.disabled.is_empty() && rules.pod_spec.is_none();
+    let counted = drops && !uncounted && counts(call, new, &old.value);
     disabled::apply(rules, new, Some(&old.value));
     codec::normalize(call.state.schema, new);
-    let uncounted = UNCOUNTED.contains(&call.info.subresource.as_str());
     if !uncounted && (counted || counts(call, new, &old.value)) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::set(new, "generation", json!(generation + 1));
@@ -215,6 +210,17 @@ async fn prepare(
     }
     registry::warnings(rules, &context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
     admission::admit(call, Operation::Update, new, Some(&old.value), dry_run, reservation).await
+}
+
+/// Faults show what was given empty as it was given; after preparation it is nothing.
+pub fn shown_as_given(error: ApiError, given: impl FnOnce() -> Value) -> ApiError {
+    match error {
+        ApiError::Invalid { kind, name, mut errors } => {
+            errors.show_empty(&given());
+            ApiError::Invalid { kind, name, errors }
+        }
+        other => other,
+    }
 }
 
 /// A body that is about another object than the path is refused.

@@ -95,7 +95,7 @@ pub fn shows_stored_metadata(kind: &str) -> bool {
 fn shown_metadata(value: &Value) -> Value {
     let mut metadata = value["metadata"].clone();
     if !value["kind"].as_str().is_none_or(shows_stored_metadata)
-        && let Some(annotations) = metadata["annotations"].as_object_mut()
+        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
     {
         annotations.remove(FIELD_ANNOTATION.1);
         if annotations.is_empty() {
@@ -118,6 +118,8 @@ mod tests {
         };
         assert_eq!(alone("DaemonSet", json!({annotation: "1"})), json!({"name": "a"}));
         assert_eq!(alone("DaemonSet", json!({annotation: "1", "b": "c"}))["annotations"], json!({"b": "c"}));
+        let bare = json!({"kind": "DaemonSet", "metadata": {"name": "a"}});
+        assert_eq!(partial_metadata(&bare, true)["metadata"], json!({"name": "a"}));
         assert_eq!(alone("Deployment", json!({annotation: "1"}))["annotations"], json!({annotation: "1"}));
     }
 }
