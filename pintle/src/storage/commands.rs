@@ -47,8 +47,8 @@ pub enum SnapshotCommand {
         /// Where the cluster is to live.
         #[command(flatten)]
         data: DataArgs,
-        /// Added to the revision of the copy.
-        #[arg(long, default_value_t = BUMP)]
+        /// Added to the revision of the copy. An etcd goes on from its own.
+        #[arg(long, default_value_t = BUMP, conflicts_with = "etcd_servers")]
         bump_revision: Revision,
         /// Prefix of the keys in the copy: the `--etcd-prefix` of the server that it was taken from.
         #[arg(long, default_value = PREFIX)]

@@ -163,24 +163,25 @@ fn annotations(errors: &mut ErrorList, path: &Path, object: &Value, field: &str)
 
 /// Metadata for objects that are made of a template: labels and annotations.
 fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
-    // The spelling of uID is upstream's.
-    const FIXED: [(&str, &str); 12] = [
-        ("name", "name"),
-        ("generateName", "generateName"),
-        ("namespace", "namespace"),
-        ("selfLink", "selfLink"),
-        ("uid", "uID"),
-        ("resourceVersion", "resourceVersion"),
-        ("generation", "generation"),
-        ("creationTimestamp", "creationTimestamp"),
-        ("deletionTimestamp", "deletionTimestamp"),
-        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
-        ("ownerReferences", "ownerReferences"),
-        ("finalizers", "finalizers"),
+    const FIXED: [&str; 12] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
     ];
     annotations(errors, &path.child("annotations"), metadata, "annotations");
     labels(errors, &path.child("labels"), metadata, "labels");
-    for (_, shown) in FIXED.into_iter().filter(|(field, _)| has(metadata, field)) {
+    for field in FIXED.into_iter().filter(|field| has(metadata, field)) {
+        // The spelling is upstream's.
+        let shown = if field == "uid" { "uID" } else { field };
         errors.forbidden(&path.child(shown), "cannot be set");
     }
 }
