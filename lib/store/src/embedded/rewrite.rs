@@ -35,6 +35,8 @@ pub(super) struct Rewriter {
     written: u64,
     /// The most data that it has had.
     most: u64,
+    /// Data that the file had when it was looked at last: what a file whose building begins then is built from.
+    data: u64,
 }
 
 struct Building {
@@ -52,7 +54,7 @@ pub(super) struct Built {
 impl Rewriter {
     pub(super) fn new(from: u64) -> Self {
         // What was written into the file that is opened is not known.
-        Self { from, look_at: Instant::now(), building: None, written: u64::MAX, most: 0 }
+        Self { from, look_at: Instant::now(), building: None, written: u64::MAX, most: 0, data: 0 }
     }
 
     /// How long to wait at most before [`poll`](Self::poll) is called again.
@@ -71,10 +73,10 @@ impl Rewriter {
 
     /// A file of `size` bytes is to be written anew.
     pub(super) fn wants(&mut self, size: u64, bytes: u64, keys: u64) -> bool {
-        let data = bytes + keys * OVERHEAD;
-        self.most = self.most.max(data);
-        let (paid, shrunk) = (self.written >= size, data < self.most / 2);
-        size >= self.from && size > FACTOR * data && (paid || shrunk)
+        self.data = bytes + keys * OVERHEAD;
+        self.most = self.most.max(self.data);
+        let (paid, shrunk) = (self.written >= size, self.data < self.most / 2);
+        size >= self.from && size > FACTOR * self.data && (paid || shrunk)
     }
 
     /// Begins to build a file.
@@ -117,9 +119,10 @@ impl Rewriter {
         }
     }
 
-    /// The file that was built is the store's from now on.
+    /// The file that was built is the store's from now on. It has had the data that it was built from: when much of that
+    /// went while it was built, it is to be written anew once more.
     pub(super) fn adopted(&mut self) {
-        (self.written, self.most) = (0, 0);
+        (self.written, self.most) = (0, self.data);
     }
 
     /// It did not work: nothing is lost, and it is tried again.
@@ -180,5 +183,14 @@ mod tests {
         assert!(rewriter.wants(5000, 1000, 0), "it still is the same file");
         rewriter.adopted();
         assert!(!rewriter.wants(5000, 1000, 0), "a new file");
+    }
+
+    #[test]
+    fn data_that_go_while_a_file_is_built_are_seen() {
+        let mut rewriter = Rewriter::new(1000);
+        assert!(rewriter.wants(9000, 2000, 0));
+        rewriter.adopted();
+        assert!(!rewriter.wants(4000, 1000, 0), "half of it is there");
+        assert!(rewriter.wants(4000, 999, 0));
     }
 }
