@@ -131,7 +131,7 @@ impl<'a> Schemas<'a> {
             Type::IntOrString => INT_OR_STRING,
             Type::FieldsV1 => FIELDS,
             Type::Any if field.go_type(depth) == "v1.JSON" => JSON,
-            Type::Any => RAW,
+            Type::Any | Type::Free => RAW,
             _ => return None,
         })
     }

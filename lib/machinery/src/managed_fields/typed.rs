@@ -50,6 +50,14 @@ impl<'a> Shape<'a> {
         Self { schema: self.schema, ty: &field.ty, field: Some(field) }
     }
 
+    /// The shape of a struct's field; what a struct keeps without knowing it has a shape of its own.
+    fn field(self, ty: &'a StructType, name: &str) -> Option<Self> {
+        match ty.field(name) {
+            Some(field) => Some(self.of(field)),
+            None => ty.preserve_unknown.then(|| self.item(&Type::Free)),
+        }
+    }
+
     fn item(self, ty: &'a Type) -> Self {
         Self { schema: self.schema, ty, field: None }
     }
@@ -63,7 +71,8 @@ impl<'a> Shape<'a> {
                 let whole = atomic || (ty.map == MapKind::Atomic && !granular);
                 if whole { Parts::Leaf } else { Parts::Struct(ty) }
             }
-            Type::Map(_) if atomic => Parts::Leaf,
+            Type::Map(_) | Type::Free if atomic => Parts::Leaf,
+            Type::Free => Parts::Map(&Type::Free),
             Type::Map(item) => Parts::Map(item),
             Type::List(item) => match self.field.map(|field| &field.list) {
                 Some(ListKind::Set) => Parts::Set,
@@ -79,7 +88,7 @@ impl<'a> Shape<'a> {
         match (self.parts(), value) {
             (Parts::Struct(ty), Value::Object(map)) => map
                 .iter()
-                .filter_map(|(name, value)| Some((field_element(name), value, self.of(ty.field(name)?))))
+                .filter_map(|(name, value)| Some((field_element(name), value, self.field(ty, name)?)))
                 .collect(),
             (Parts::Map(item), Value::Object(map)) => {
                 map.iter().map(|(key, value)| (field_element(key), value, self.item(item))).collect()
@@ -97,7 +106,7 @@ impl<'a> Shape<'a> {
     /// The shape of a field of a struct, or of an entry of a map.
     pub fn named(self, parts: &Parts<'a>, name: &str) -> Option<Shape<'a>> {
         match parts {
-            Parts::Struct(ty) => ty.field(name).map(|field| self.of(field)),
+            Parts::Struct(ty) => self.field(ty, name),
             Parts::Map(item) => Some(self.item(item)),
             _ => None,
         }
@@ -111,7 +120,7 @@ impl<'a> Shape<'a> {
     pub fn child(self, element: &str) -> Option<Shape<'a>> {
         match self.parts() {
             Parts::Leaf => None,
-            Parts::Struct(ty) => ty.field(element.strip_prefix("f:")?).map(|field| self.of(field)),
+            Parts::Struct(ty) => self.field(ty, element.strip_prefix("f:")?),
             Parts::Map(item) | Parts::List(item, _) => Some(self.item(item)),
             Parts::Set => Some(self.scalar()),
         }

@@ -1,6 +1,6 @@
 //! Puts a [`Schema`] together: reserve ids first, because types refer to each other, then fill them.
 
-use super::{Field, Gvk, MapKind, Schema, Source, StructId, StructType, Wire, order};
+use super::{Field, Gvk, MapKind, Schema, Source, StructId, StructType, Type, Wire, order};
 
 /// Collects struct types, then gives a [`Schema`].
 #[derive(Debug, Default)]
@@ -35,13 +35,41 @@ impl Builder {
             by_number: Vec::new(),
         });
         self.embeds.push(Vec::new());
-        self.schema.names.insert(name.to_owned(), id);
+        // A struct without a name is found by its id alone.
+        if !name.is_empty() {
+            self.schema.names.insert(name.to_owned(), id);
+        }
         id
     }
 
     /// The struct that was reserved under that OpenAPI name.
     pub fn find(&self, name: &str) -> Option<StructId> {
         self.schema.names.get(name).copied()
+    }
+
+    /// Copies a struct of another schema, with all that it refers to; once each.
+    pub fn copy(&mut self, from: &Schema, ty: &StructType) -> StructId {
+        if let Some(id) = self.find(&ty.name) {
+            return id;
+        }
+        let id = self.reserve(&ty.name, ty.go.clone());
+        for field in &ty.fields {
+            let field = Field { ty: self.copied(from, &field.ty), ..field.clone() };
+            self.field(id, field);
+        }
+        self.map_kind(id, ty.map);
+        id
+    }
+
+    fn copied(&mut self, from: &Schema, ty: &Type) -> Type {
+        match ty {
+            Type::Struct(id) => Type::Struct(self.copy(from, from.get(*id))),
+            Type::Union(id) => Type::Union(self.copy(from, from.get(*id))),
+            Type::List(item) => Type::List(Box::new(self.copied(from, item))),
+            Type::Wrapped(item) => Type::Wrapped(Box::new(self.copied(from, item))),
+            Type::Map(item) => Type::Map(Box::new(self.copied(from, item))),
+            other => other.clone(),
+        }
     }
 
     /// Makes the struct a kind.

@@ -47,6 +47,8 @@ pub enum Type {
     IntOrString,
     /// Any JSON: an object of another kind, or free-form JSON.
     Any,
+    /// JSON of no known shape in a custom resource: entries of objects are owned one by one, lists as a whole.
+    Free,
     /// A field set of server-side apply.
     FieldsV1,
     /// Many values of one type.
@@ -143,6 +145,29 @@ pub struct Field {
 }
 
 impl Field {
+    /// A field of that type of which nothing else is known, not even its name.
+    pub fn of(ty: Type) -> Self {
+        Self {
+            json: String::new(),
+            number: 0,
+            ty,
+            pointer: false,
+            omit_empty: false,
+            omit_zero: false,
+            required: false,
+            list: ListKind::Atomic,
+            map: MapKind::Granular,
+            granular: false,
+            patch_strategy: PatchStrategy::default(),
+            patch_merge_key: None,
+            default: None,
+            said: Said::default(),
+            enum_values: Vec::new(),
+            embedded: None,
+            go: String::new(),
+        }
+    }
+
     /// The Go type that error messages name: of the field (depth 0), of its items (1), …
     pub fn go_type(&self, depth: usize) -> &str {
         self.go.split('|').nth(depth).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use super::scan::{Form, Scanner, number_value};
+use super::scan::{Form, Scanner, whole};
 use crate::{
     codec::{DecodeError, Decoded, scalar},
     schema::{Field, Object, Schema, StructType, Type, Value},
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
             (Type::Int32 | Type::Int64, Form::Number) => return self.integer(target).map(Some),
             (Type::IntOrString, Form::Number) => return self.integer(target).map(Some),
             (Type::IntOrString, Form::String) => Value::String(self.scanner.string()?.into_owned()),
-            (Type::Double, Form::Number) => double(self.scanner.number()?),
+            (Type::Double, Form::Number) => whole(self.scanner.number()?),
             (Type::Struct(id), Form::Object) => Value::Object(self.object(self.schema.get(*id))?),
             (Type::Map(item), Form::Object) => Value::Object(self.map(target, item)?),
             (Type::List(item) | Type::Wrapped(item), Form::Array) => Value::Array(self.list(target, item)?),
@@ -325,15 +325,6 @@ fn canonical(ty: &Type, text: &str) -> Result<String, String> {
         Type::MicroTime => scalar::canonical_time(text, true),
         Type::Duration => scalar::parse_duration(text).map(scalar::format_duration),
         _ => scalar::decode_base64(text).map(|bytes| scalar::encode_base64(&bytes)),
-    }
-}
-
-/// A float; a whole one as Go writes it, without a fraction.
-fn double(text: &str) -> Value {
-    let value = number_value(text);
-    match value.as_f64() {
-        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => Value::from(float as i64),
-        _ => value,
     }
 }
 

@@ -7,7 +7,7 @@ mod scan;
 pub use decode::decode;
 pub use encode::{encode, encode_any, encode_patched, encode_tree};
 
-use super::{DecodeError, TypeMeta};
+use super::{DecodeError, Decoded, TypeMeta};
 use crate::schema::Value;
 use scan::{Form, Scanner};
 
@@ -15,6 +15,15 @@ use scan::{Form, Scanner};
 pub fn parse(bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut scanner = Scanner::new(bytes);
     scanner.value().and_then(|value| scanner.end().map(|()| value)).map_err(DecodeError::Syntax)
+}
+
+/// JSON of a custom resource, whose fields no schema of ours knows yet: whole floats are integers, keys that are there twice
+/// are listed and the last one counts.
+pub fn parse_free(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let mut scanner = Scanner::new(bytes);
+    let mut strict_errors = Vec::new();
+    let value = scanner.free("", &mut strict_errors).and_then(|value| scanner.end().map(|()| value));
+    value.map(|value| Decoded { value, strict_errors }).map_err(DecodeError::Syntax)
 }
 
 /// How upstream's messages name the struct into which it reads just apiVersion and kind.

@@ -351,6 +351,37 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// The same for a value at a path: whole floats are integers, and duplicate keys are told.
+    pub fn free(&mut self, path: &str, duplicates: &mut Vec<String>) -> Scanned<Value> {
+        Ok(match self.form()? {
+            Form::Number => whole(self.number()?),
+            Form::Object => {
+                self.enter()?;
+                let mut object = Object::new();
+                let mut first = true;
+                while let Some(key) = self.key(first)? {
+                    first = false;
+                    let below = if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+                    let value = self.free(&below, duplicates)?;
+                    if object.insert(key.into_owned(), value).is_some() {
+                        duplicates.push(format!("duplicate field \"{below}\""));
+                    }
+                }
+                Value::Object(object)
+            }
+            Form::Array => {
+                self.enter()?;
+                let mut items = Vec::new();
+                while self.item(items.is_empty())? {
+                    let value = self.free(&format!("{path}[{}]", items.len()), duplicates)?;
+                    items.push(value);
+                }
+                Value::Array(items)
+            }
+            _ => self.value()?,
+        })
+    }
+
     /// Checks that nothing follows.
     pub fn end(&mut self) -> Scanned<()> {
         self.space();
@@ -367,6 +398,15 @@ pub fn number_value(text: &str) -> Value {
         return number.into();
     }
     text.parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
+}
+
+/// A number; a whole float as Go writes it, without a fraction.
+pub fn whole(text: &str) -> Value {
+    let value = number_value(text);
+    match value.as_f64() {
+        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => Value::from(float as i64),
+        _ => value,
+    }
 }
 
 /// A byte as Go quotes it in messages.

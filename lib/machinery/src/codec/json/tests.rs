@@ -147,3 +147,11 @@ fn headers() {
         "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"
     );
 }
+
+#[test]
+fn free_json_tells_duplicates_and_has_no_whole_floats() {
+    let read = super::parse_free(br#"{"a":1.0,"b":[{"c":1.5,"c":2}],"a":3}"#).unwrap();
+    assert_eq!(read.value, serde_json::json!({"a": 3, "b": [{"c": 2}]}));
+    assert_eq!(read.strict_errors, ["duplicate field \"b[0].c\"", "duplicate field \"a\""]);
+    assert!(super::parse_free(b"{} x").is_err());
+}

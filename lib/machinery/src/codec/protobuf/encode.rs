@@ -57,7 +57,7 @@ fn name(ty: &Type) -> &'static str {
         Type::IntOrString => "integer or string",
         Type::List(_) | Type::Wrapped(_) => "list",
         Type::Map(_) => "map",
-        Type::Any | Type::FieldsV1 | Type::Struct(_) | Type::Union(_) => "object",
+        Type::Any | Type::Free | Type::FieldsV1 | Type::Struct(_) | Type::Union(_) => "object",
     }
 }
 
@@ -66,7 +66,7 @@ fn absent(schema: &Schema, ty: &Type, number: u32, out: &mut Writer) -> Result<b
     match ty {
         Type::Bool | Type::Int32 | Type::Int64 => out.integer(number, 0),
         Type::Double => out.double(number, 0.0),
-        Type::String | Type::Time | Type::MicroTime | Type::Any | Type::FieldsV1 => out.bytes(number, b""),
+        Type::String | Type::Time | Type::MicroTime | Type::Any | Type::Free | Type::FieldsV1 => out.bytes(number, b""),
         Type::Duration => out.bytes(number, &[8, 0]),
         Type::Quantity => out.bytes(number, &[10, 1, b'0']),
         Type::IntOrString => out.bytes(number, &[8, 0, 16, 0, 26, 0]),
