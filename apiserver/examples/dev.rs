@@ -44,6 +44,7 @@ async fn main() -> anyhow::Result<()> {
             groups: vec!["system:masters".into()],
         }],
         kubelet_client: None,
+        features: Default::default(),
     };
     let server = ApiServer::build(config)?;
     let listener = Listener::tcp(([127, 0, 0, 1], port).into()).await?;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use pintle_store::Store;
 
+use crate::features::Features;
+
 /// Configuration of an API server.
 #[derive(Clone)]
 pub struct Config {
@@ -34,6 +36,8 @@ pub struct Config {
     pub static_tokens: Vec<StaticToken>,
     /// TLS towards kubelets: their server certificates' authority, our client certificate.
     pub kubelet_client: Option<KubeletClient>,
+    /// What is served beyond, or short of, the defaults.
+    pub features: Features,
 }
 
 /// A token of a token file.

@@ -1,5 +1,7 @@
 //! Kinds that are served in more than one version or group but stored once: the few conversions between their forms.
 
+mod devices;
+
 use serde_json::{Map, Value, json};
 
 /// Group and version of an object's form.
@@ -20,6 +22,8 @@ pub fn convert(object: &mut Value, from: GroupVersion<'_>, to: GroupVersion<'_>)
         (("events.k8s.io", "v1"), ("", "v1")) => rename(object, &EVENT_FIELDS, Direction::Back),
         (("autoscaling", "v2"), ("autoscaling", "v1")) => autoscaler_to_v1(object),
         (("autoscaling", "v1"), ("autoscaling", "v2")) => autoscaler_to_v2(object),
+        (("resource.k8s.io", "v1beta1"), ("resource.k8s.io", _)) => devices::to_v1(object),
+        (("resource.k8s.io", _), ("resource.k8s.io", "v1beta1")) => devices::from_v1(object),
         _ => {}
     }
     object["apiVersion"] = Value::String(api_version(to));

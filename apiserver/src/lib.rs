@@ -17,8 +17,10 @@ pub mod cache;
 pub mod codec;
 mod config;
 pub mod conversion;
+mod deprecated;
 pub mod discovery;
 pub mod engine;
+pub mod features;
 pub mod health;
 pub mod http;
 pub mod internal;
@@ -36,5 +38,6 @@ pub mod subresource;
 
 pub use access::UserInfo;
 pub use config::{Config, KubeletClient, StaticToken};
+pub use features::Features;
 pub use server::{ApiServer, ApiService};
 pub use state::State;

@@ -17,7 +17,7 @@ use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::query::Query;
 use crate::resource::Resource;
 use crate::state::State;
-use crate::{backup, discovery, health, subresource};
+use crate::{backup, deprecated, discovery, health, subresource};
 
 /// Media types that errors offer.
 const REPRESENTATIONS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
@@ -26,12 +26,6 @@ const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.ku
 
 /// A client has so long to send its body.
 const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
-
-/// What the client is told about resources on their way out.
-const DEPRECATED: [(&str, &str, &str); 2] = [
-    ("", "endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    ("", "componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
-];
 
 /// Answers a request.
 pub async fn handle<B>(state: Arc<State>, request: Request<B>) -> Response<Body>
@@ -169,10 +163,8 @@ fn read_error(error: ReadError) -> ApiError {
 /// The verb that the request names, on the resource or its subresource.
 async fn verb(call: Call, body: &[u8]) -> Answer {
     check_served(&call.resource, &call.info)?;
-    if let Some((.., text)) =
-        DEPRECATED.iter().find(|(group, name, _)| call.resource.group == *group && call.resource.name == *name)
-    {
-        call.warn(*text);
+    if let Some(text) = deprecated::warning(&call.resource) {
+        call.warn(text);
     }
     let writes = matches!(call.info.verb.as_str(), "create" | "update" | "patch");
     if writes && let Err(error) = codec::FieldValidation::of(&call) {

@@ -12,6 +12,7 @@ use crate::access::Auth;
 use crate::cache::Cache;
 use crate::cache::follower::Caches;
 use crate::config::Config;
+use crate::conversion::GroupVersion;
 use crate::registry;
 use crate::resource::{Resource, key_prefix};
 
@@ -48,9 +49,8 @@ impl State {
     pub fn new(config: Config, shutdown: CancellationToken) -> anyhow::Result<Self> {
         let mut caches: HashMap<String, Arc<Cache>> = HashMap::new();
         let mut resources = Vec::new();
-        let served = pintle_api::resources().iter().filter(|resource| resource.default_served);
-        for api in served {
-            let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
+        for api in pintle_api::resources().iter().filter(|api| config.features.serves(api)) {
+            let storage = storage_version(api);
             let rules = registry::rules(api.group, api.plural);
             let stored = api.verbs.contains(&"get") && api.plural != "componentstatuses";
             let cache = stored.then(|| {
@@ -116,11 +116,11 @@ impl State {
     }
 }
 
-/// Group and version in which a resource is stored when that isn't each version's own.
-pub(crate) fn storage_version(group: &str, resource: &str) -> Option<(&'static str, &'static str)> {
-    match (group, resource) {
-        ("" | "events.k8s.io", "events") => Some(("", "v1")),
-        ("autoscaling", "horizontalpodautoscalers") => Some(("autoscaling", "v2")),
-        _ => None,
+/// Group and version in which a resource is stored: the preferred one of its versions, served or not.
+pub(crate) fn storage_version(api: &pintle_api::Resource) -> GroupVersion<'static> {
+    if api.plural == "events" {
+        return ("", "v1");
     }
+    let first = pintle_api::resources().iter().find(|one| one.group == api.group && one.plural == api.plural);
+    first.map_or((api.group, api.version), |first| (first.group, first.version))
 }

@@ -8,6 +8,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Taint;
+use pintle_apiserver::features::{FeatureError, Features};
 
 use crate::storage::StoreArgs;
 use crate::storage::commands::{SnapshotCommand, StoreCommand};
@@ -113,6 +114,32 @@ impl Default for NetworkArgs {
     }
 }
 
+/// What the API server serves beyond, or short of, the defaults; in upstream's words.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FeatureArgs {
+    /// Versions and resources of the API to serve or not: `api/all=true`, `api/beta=true`, `GROUP/VERSION=false`,
+    /// `GROUP/VERSION/RESOURCE=true`.
+    #[arg(long, value_delimiter = ',')]
+    pub runtime_config: Vec<String>,
+    /// Feature gates: `NAME=true`; `AllAlpha` and `AllBeta` stand for all of a stage.
+    #[arg(long, value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
+}
+
+impl FeatureArgs {
+    /// What they say.
+    pub fn features(&self) -> Result<Features, FeatureError> {
+        Features::parse(&self.feature_gates, &self.runtime_config)
+    }
+
+    /// As arguments of another command.
+    pub fn arguments(&self) -> Vec<String> {
+        let lists = [("--runtime-config", &self.runtime_config), ("--feature-gates", &self.feature_gates)];
+        let told = lists.into_iter().filter(|(_, list)| !list.is_empty());
+        told.map(|(name, list)| format!("{name}={}", list.join(","))).collect()
+    }
+}
+
 /// The node's container runtime.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RuntimeArgs {
@@ -167,6 +194,9 @@ pub struct UpArgs {
     /// The container runtime.
     #[command(flatten)]
     pub runtime: RuntimeArgs,
+    /// What the API server serves; as at the cluster's last start unless told.
+    #[command(flatten)]
+    pub features: FeatureArgs,
 }
 
 /// `pintle down`.
@@ -201,6 +231,9 @@ pub struct ServerArgs {
     /// Where objects are kept.
     #[command(flatten)]
     pub store: StoreArgs,
+    /// What is served.
+    #[command(flatten)]
+    pub features: FeatureArgs,
     /// Do not run a node in this process.
     #[arg(long, conflicts_with_all = ["node_name", "node_label", "kubelet_port", "container_runtime_endpoint", "RuntimeArgs"])]
     pub disable_node: bool,
@@ -273,6 +306,9 @@ pub struct ApiserverArgs {
     /// Further names or addresses for the certificate.
     #[arg(long)]
     pub tls_san: Vec<String>,
+    /// What is served.
+    #[command(flatten)]
+    pub features: FeatureArgs,
 }
 
 /// Storage engines.
@@ -493,6 +529,17 @@ mod tests {
     }
 
     #[test]
+    fn features_are_told_in_upstreams_words() {
+        let line = "apiserver --runtime-config=api/beta=true,apps/v1=false --runtime-config batch/v1 --feature-gates=AllAlpha=true";
+        let Command::Apiserver(args) = parse(line).unwrap() else { panic!("another command") };
+        assert_eq!(args.features.runtime_config, ["api/beta=true", "apps/v1=false", "batch/v1"]);
+        let told = ["--runtime-config=api/beta=true,apps/v1=false,batch/v1", "--feature-gates=AllAlpha=true"];
+        assert_eq!(args.features.arguments(), told);
+        let fault = args.features.features().unwrap_err().to_string();
+        assert!(fault.contains("WorkloadWithJob is enabled, but depends on features that are disabled"), "{fault}");
+    }
+
+    #[test]
     fn what_would_have_no_effect_is_refused() {
         for (line, fault) in [
             ("apiserver --cluster-cidr=10.0.0.0/16", "unexpected argument '--cluster-cidr'"),
@@ -508,6 +555,7 @@ mod tests {
             ("server --disable-node --image=a.tar", "cannot be used with"),
             ("server --disable-node --node-label=a=b", "cannot be used with"),
             ("agent --server=u --token-file=t --container-runtime-endpoint=s --image=a.tar", "cannot be used with"),
+            ("agent --server=u --token-file=t --feature-gates=AllBeta=true", "unexpected argument '--feature-gates'"),
             ("proxy --kubeconfig=k --node-ip=10.0.0.1", "unexpected argument '--node-ip'"),
         ] {
             let refused = parse(line).map(|_| ()).expect_err(line);

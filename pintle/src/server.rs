@@ -10,8 +10,8 @@ use anyhow::Context;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
-use pintle_apiserver::ApiServer;
 use pintle_apiserver::access::UserInfo;
+use pintle_apiserver::{ApiServer, Features};
 use pintle_client::connect::Observed;
 use pintle_serving::http::Listener;
 use pintle_serving::telemetry::Telemetry;
@@ -129,7 +129,12 @@ fn control_plane_pki(paths: &Paths, reach: &Reach) -> anyhow::Result<ControlPlan
     Ok(ControlPlanePki { authority, tls, config })
 }
 
-fn apiserver_config(store: Arc<dyn Store>, pki: &ControlPlanePki, reach: &Reach) -> pintle_apiserver::Config {
+fn apiserver_config(
+    store: Arc<dyn Store>,
+    pki: &ControlPlanePki,
+    reach: &Reach,
+    features: Features,
+) -> pintle_apiserver::Config {
     let ca = pki.authority.pem().as_bytes().to_vec();
     pintle_apiserver::Config {
         store,
@@ -149,6 +154,7 @@ fn apiserver_config(store: Arc<dyn Store>, pki: &ControlPlanePki, reach: &Reach)
             key: pki.config.kubelet_key.clone(),
             ca: Some(ca),
         }),
+        features,
     }
 }
 
@@ -174,6 +180,7 @@ fn observed_client(server: &ApiServer, user: &str, groups: &[&str]) -> (Telemetr
 
 /// `pintle apiserver`.
 pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let features = args.features.features()?;
     // Without a directory of its own a store in memory leaves nothing behind.
     let passing = args.store.in_memory() && args.data.data_dir == Path::new(DEFAULT_DATA_DIR);
     let temporary = passing.then(tempfile::tempdir).transpose()?;
@@ -184,7 +191,7 @@ pub async fn run_apiserver(args: ApiserverArgs, shutdown: CancellationToken) -> 
     let reach = Reach { node_ip, port: args.port, services: &args.services, names: &args.tls_san };
     let pki = control_plane_pki(&paths, &reach)?;
     let begin = Instant::now();
-    let server = ApiServer::build(apiserver_config(storage::open(&paths, &args.store)?, &pki, &reach))?;
+    let server = ApiServer::build(apiserver_config(storage::open(&paths, &args.store)?, &pki, &reach, features))?;
     let ready = server.clone();
     let file = paths.kubeconfig();
     tokio::spawn(async move {
@@ -211,6 +218,7 @@ pub async fn run(args: ServerArgs, shutdown: CancellationToken) -> anyhow::Resul
 
 async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) -> anyhow::Result<()> {
     let begin = Instant::now();
+    let features = args.features.features()?;
     Status::default().write(paths)?;
     let network = Network::new(&args.network)?;
     let listeners = vec![
@@ -226,7 +234,7 @@ async fn serve(args: &ServerArgs, paths: &Paths, shutdown: CancellationToken) ->
         let (paths, args) = (paths.clone(), args.node.clone());
         tokio::spawn(async move { node::start_runtime(&paths, &args).await })
     });
-    let server = ApiServer::build(apiserver_config(storage::open(paths, &args.store)?, &pki, &reach))?;
+    let server = ApiServer::build(apiserver_config(storage::open(paths, &args.store)?, &pki, &reach, features))?;
     let serving = tokio::spawn({
         let (server, tls, shutdown) = (server.clone(), pki.tls.clone(), shutdown.clone());
         async move { server.serve(listeners, tls, shutdown).await }

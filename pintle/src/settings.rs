@@ -26,6 +26,9 @@ pub struct Settings {
     /// The container runtime: paths by the names of such arguments.
     #[serde(default)]
     pub runtime: BTreeMap<String, PathBuf>,
+    /// What the API server serves, as arguments of `pintle server`.
+    #[serde(default)]
+    pub features: Vec<String>,
 }
 
 impl Settings {
@@ -50,8 +53,11 @@ impl Settings {
     pub fn of(args: &UpArgs, before: Option<Self>, running: bool) -> anyhow::Result<Self> {
         let network = arguments(&args.network);
         let runtime = args.runtime.set_up()?;
+        args.features.features()?;
+        let features = args.features.arguments();
         let Some(before) = before else {
-            return Ok(Self { isolated: args.isolated, port: args.port.unwrap_or(DEFAULT_PORT), network, runtime });
+            let port = args.port.unwrap_or(DEFAULT_PORT);
+            return Ok(Self { isolated: args.isolated, port, network, runtime, features });
         };
         ensure!(
             before.isolated || !args.isolated,
@@ -67,6 +73,9 @@ impl Settings {
         let mut settings = before.clone();
         settings.port = args.port.unwrap_or(before.port);
         settings.runtime.extend(runtime);
+        if !features.is_empty() {
+            settings.features = features;
+        }
         ensure!(
             !running || settings == before,
             "the cluster runs with {before}, not with {settings}: stop it first (pintle down)"
@@ -79,7 +88,8 @@ impl Settings {
 impl Display for Settings {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "--port {}", self.port)?;
-        self.runtime.iter().try_for_each(|(name, path)| write!(f, " {name} {}", path.display()))
+        self.runtime.iter().try_for_each(|(name, path)| write!(f, " {name} {}", path.display()))?;
+        self.features.iter().try_for_each(|argument| write!(f, " {argument}"))
     }
 }
 
@@ -120,6 +130,10 @@ mod tests {
         assert_eq!(Settings::of(&asked(&[]), Some(moved.clone()), false).unwrap(), moved);
         let other = Settings::of(&asked(&["--registry-config", "/b"]), Some(moved), false).unwrap();
         assert_eq!(other.to_string(), "--port 7000 --containerd-dir /a --registry-config /b");
+        let beta = Settings::of(&asked(&["--runtime-config", "api/beta=true"]), Some(first.clone()), false).unwrap();
+        assert_eq!(beta.to_string(), "--port 7000 --runtime-config=api/beta=true");
+        assert_eq!(Settings::of(&asked(&[]), Some(beta.clone()), false).unwrap(), beta);
+        assert!(Settings::of(&asked(&["--feature-gates", "X=true"]), Some(beta), false).is_err());
         assert_eq!(Settings::of(&asked(&[]), None, false).unwrap().port, DEFAULT_PORT);
     }
 

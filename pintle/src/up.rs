@@ -100,7 +100,7 @@ async fn start(paths: &Paths, args: &UpArgs, settings: &Settings) -> anyhow::Res
         Command::new(&binary)
     };
     server.arg("server").arg("--data-dir").arg(paths.root()).arg("--port").arg(settings.port.to_string());
-    server.args(&settings.network);
+    server.args(&settings.network).args(&settings.features);
     if settings.isolated {
         server.arg("--node-ip").arg(net::ISOLATED_NODE_IP.to_string());
     }

@@ -85,6 +85,9 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
         ("networking.k8s.io", "ingresses") if operation == Operation::Create => {
             storage::default_ingress_class(call, new)
         }
+        ("scheduling.k8s.io", "podgroups" | "compositepodgroups") if operation == Operation::Create => {
+            pods::priority(call, new)?;
+        }
         ("", "nodes") if operation == Operation::Create => node::taint(new),
         ("", "services") if operation == Operation::Update && main => {
             if let Some(old) = old {

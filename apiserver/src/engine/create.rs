@@ -108,7 +108,7 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     if !matches!(rules.generation, Generation::None | Generation::Later) {
         meta::set(&mut object, "generation", json!(1));
     }
-    disabled::apply(rules, &mut object, None);
+    disabled::apply(&call.state.config.features.gates, rules, &mut object, None);
     codec::normalize(call.state.schema, &mut object);
     let reservation = admission::reserve(call, &mut object, None, dry_run).await?;
     let errors = faults(call, &context, &object);

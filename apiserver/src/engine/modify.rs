@@ -192,7 +192,7 @@ async fn prepare(
     let uncounted = UNCOUNTED.contains(&call.info.subresource.as_str());
     let drops = !rules.disabled.is_empty() && rules.pod_spec.is_none();
     let counted = drops && !uncounted && counts(call, new, &old.value);
-    disabled::apply(rules, new, Some(&old.value));
+    disabled::apply(&call.state.config.features.gates, rules, new, Some(&old.value));
     codec::normalize(call.state.schema, new);
     if !uncounted && (counted || counts(call, new, &old.value)) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);

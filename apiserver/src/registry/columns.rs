@@ -2,8 +2,8 @@
 
 use super::Column;
 
-const ABOUT_NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-const ABOUT_AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+pub(super) const ABOUT_NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+pub(super) const ABOUT_AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 const ABOUT_LAST_SEEN: &str = "The time at which the most recent occurrence of this event was recorded.";
 const ABOUT_TYPE: &str = "Type of this event (Normal, Warning), new types could be added in the future";
 const ABOUT_REASON: &str = "This should be a short, machine understandable string that gives the reason for the transition into the object's current status.";
@@ -24,19 +24,19 @@ const ABOUT_WEBHOOKS: &str = "Webhooks indicates the number of webhooks register
 const ABOUT_READY: &str = "Number of the pod with ready state";
 const ABOUT_SELECTOR: &str = "A label query over pods that should match the pod count. Normally, the system sets this field for you. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors";
 
-const fn text(name: &'static str, description: &'static str) -> Column {
+pub(super) const fn text(name: &'static str, description: &'static str) -> Column {
     Column { name, ty: "string", format: "", priority: 0, description }
 }
 
-const fn wide(name: &'static str, description: &'static str) -> Column {
+pub(super) const fn wide(name: &'static str, description: &'static str) -> Column {
     Column { name, ty: "string", format: "", priority: 1, description }
 }
 
-const fn typed(name: &'static str, ty: &'static str, description: &'static str) -> Column {
+pub(super) const fn typed(name: &'static str, ty: &'static str, description: &'static str) -> Column {
     Column { name, ty, format: "", priority: 0, description }
 }
 
-const fn named(name: &'static str, priority: i32, description: &'static str) -> Column {
+pub(super) const fn named(name: &'static str, priority: i32, description: &'static str) -> Column {
     Column { name, ty: "string", format: "name", priority, description }
 }
 

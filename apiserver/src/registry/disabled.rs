@@ -4,53 +4,58 @@ use serde_json::Value;
 
 use super::Rules;
 use super::value::{at, get_mut};
+use crate::features::Gates;
+
+/// A gate, and the dotted path of a field behind it. What is behind no gate, or one that is long gone, is never on.
+pub type Gated<'a> = (&'static str, &'a str);
 
 /// Such fields of containers.
-const OF_CONTAINERS: [&str; 6] = [
-    "volumeMounts[].bindMountOptions",
-    "livenessProbe.httpGet.protocol",
-    "readinessProbe.httpGet.protocol",
-    "startupProbe.httpGet.protocol",
-    "lifecycle.postStart.httpGet.protocol",
-    "lifecycle.preStop.httpGet.protocol",
+const OF_CONTAINERS: [Gated<'_>; 6] = [
+    ("VolumeBindMountOptions", "volumeMounts[].bindMountOptions"),
+    ("H2CContainerProbe", "livenessProbe.httpGet.protocol"),
+    ("H2CContainerProbe", "readinessProbe.httpGet.protocol"),
+    ("H2CContainerProbe", "startupProbe.httpGet.protocol"),
+    ("H2CContainerProbe", "lifecycle.postStart.httpGet.protocol"),
+    ("H2CContainerProbe", "lifecycle.preStop.httpGet.protocol"),
 ];
 
 /// Such fields of pods.
-const OF_PODS: [&str; 15] = [
-    "schedulingGroup",
-    "evictionResponders",
-    "volumes[].secret.defaultUser",
-    "volumes[].secret.items[].user",
-    "volumes[].configMap.defaultUser",
-    "volumes[].configMap.items[].user",
-    "volumes[].downwardAPI.defaultUser",
-    "volumes[].downwardAPI.items[].user",
-    "volumes[].projected.defaultUser",
-    "volumes[].projected.sources[].secret.items[].user",
-    "volumes[].projected.sources[].configMap.items[].user",
-    "volumes[].projected.sources[].downwardAPI.items[].user",
-    "volumes[].projected.sources[].serviceAccountToken.user",
-    "volumes[].projected.sources[].clusterTrustBundle.user",
-    "volumes[].projected.sources[].podCertificate.user",
+const OF_PODS: [Gated<'_>; 15] = [
+    ("GenericWorkload", "schedulingGroup"),
+    ("EvictionRequestAPI", "evictionResponders"),
+    ("AtomicWriteVolumeUserFields", "volumes[].secret.defaultUser"),
+    ("AtomicWriteVolumeUserFields", "volumes[].secret.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].configMap.defaultUser"),
+    ("AtomicWriteVolumeUserFields", "volumes[].configMap.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].downwardAPI.defaultUser"),
+    ("AtomicWriteVolumeUserFields", "volumes[].downwardAPI.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.defaultUser"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].secret.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].configMap.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].downwardAPI.items[].user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].serviceAccountToken.user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].clusterTrustBundle.user"),
+    ("AtomicWriteVolumeUserFields", "volumes[].projected.sources[].podCertificate.user"),
 ];
 
 /// What the rules of a kind say, and all pods have in common.
-pub fn apply(rules: &Rules, new: &mut Value, old: Option<&Value>) {
-    drop(rules.disabled, new, old);
+pub fn apply(gates: &Gates, rules: &Rules, new: &mut Value, old: Option<&Value>) {
+    drop(gates, rules.disabled, new, old);
     let Some(place) = rules.pod_spec else { return };
     let old = old.map(|old| at(old, place));
     if let Some(spec) = get_mut(new, place) {
-        drop(&OF_PODS, spec, old);
+        drop(gates, &OF_PODS, spec, old);
         for list in ["containers", "initContainers", "ephemeralContainers"] {
-            let paths = OF_CONTAINERS.map(|path| format!("{list}[].{path}"));
-            drop(&paths.each_ref().map(String::as_str), spec, old);
+            let paths = OF_CONTAINERS.map(|(gate, path)| (gate, format!("{list}[].{path}")));
+            drop(gates, &paths.each_ref().map(|(gate, path)| (*gate, path.as_str())), spec, old);
         }
     }
 }
 
 /// Takes fields out of an object, by dotted paths (`a[].b` for all items, `a{}.b` for all values), unless the old object has them.
-fn drop(paths: &[&str], new: &mut Value, old: Option<&Value>) {
-    for path in paths.iter().filter(|path| !old.is_some_and(|old| has(old, path))) {
+fn drop(gates: &Gates, fields: &[Gated<'_>], new: &mut Value, old: Option<&Value>) {
+    let off = fields.iter().filter(|(gate, _)| !gates.on(gate));
+    for (_, path) in off.filter(|(_, path)| !old.is_some_and(|old| has(old, path))) {
         remove(new, path);
     }
 }
@@ -96,12 +101,13 @@ mod tests {
     #[test]
     fn what_is_off_goes_unless_it_was_there() {
         let object = json!({"a": 1, "b": {"c": 2}, "d": [{"e": 3, "f": 4}, {}]});
-        let paths = ["a", "b.c", "d[].e", "x.y", "b.c.z", "b{}.c"];
+        let paths = ["a", "b.c", "d[].e", "x.y", "b.c.z", "b{}.c"].map(|path| ("", path));
+        let drop = |new: &mut Value, old: Option<&Value>| drop(&Gates::default(), &paths, new, old);
         let mut new = object.clone();
-        drop(&paths, &mut new, None);
+        drop(&mut new, None);
         assert_eq!(new, json!({"b": {}, "d": [{"f": 4}, {}]}));
         let mut new = object.clone();
-        drop(&paths, &mut new, Some(&json!({"b": {"c": 0}, "d": [{}, {"e": 1}]})));
+        drop(&mut new, Some(&json!({"b": {"c": 0}, "d": [{}, {"e": 1}]})));
         assert_eq!(new, json!({"b": {"c": 2}, "d": [{"e": 3, "f": 4}, {}]}));
     }
 
@@ -115,10 +121,13 @@ mod tests {
             "volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"key": "k"}]}}],
             "containers": [{"volumeMounts": [{"name": "v"}]}]}});
         let mut new = with.clone();
-        apply(&rules, &mut new, None);
+        apply(&Gates::default(), &rules, &mut new, None);
         assert_eq!(new, without);
         let mut new = with.clone();
-        apply(&rules, &mut new, Some(&with));
+        apply(&Gates::default(), &rules, &mut new, Some(&with));
         assert_eq!(new, with);
+        let gates = ["VolumeBindMountOptions=true".to_owned(), "AtomicWriteVolumeUserFields=1".to_owned()];
+        apply(&Gates::parse(&gates).unwrap(), &rules, &mut new, None);
+        assert_eq!(new, with, "with their gates they stay");
     }
 }

@@ -9,6 +9,7 @@ pub mod cells;
 pub mod columns;
 mod core;
 pub mod disabled;
+mod early;
 mod fields;
 mod names;
 mod table;
@@ -118,8 +119,8 @@ pub struct Rules {
     pub reset_by_status: &'static [&'static str],
     /// Where the spec of a pod is, by a dotted path: it has such fields as well.
     pub pod_spec: Option<&'static str>,
-    /// Fields behind gates that are off, by dotted paths (`a[].b` for all items): they go unless the old object has them.
-    pub disabled: &'static [&'static str],
+    /// Fields behind gates, by dotted paths (`a[].b` for all items): while the gate is off they go unless the old object has them.
+    pub disabled: &'static [disabled::Gated<'static>],
     /// The kind's own rules check a new object's name; what it is made of is not checked.
     pub names_itself: bool,
     /// A generated name is the prefix as it is.
@@ -201,5 +202,6 @@ pub fn cluster_addresses(service: &Value) -> ErrorList {
 
 /// The rules of a resource by group and plural name. They see objects in the storage version.
 pub fn rules(group: &str, resource: &str) -> &'static Rules {
-    table::TABLE.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&Rules::NONE, |(_, _, rules)| rules)
+    let mut rows = table::TABLE.iter().chain(early::TABLE);
+    rows.find(|(g, r, _)| *g == group && *r == resource).map_or(&Rules::NONE, |(_, _, rules)| rules)
 }

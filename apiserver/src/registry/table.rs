@@ -32,7 +32,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "pods",
         Rules {
             warnings: Some(validate::warnings::pod),
-            disabled: &["status.nodeAllocatableResourceClaimStatuses", "status.volumeHealth"],
+            disabled: &[
+                ("DRANodeAllocatableResources", "status.nodeAllocatableResourceClaimStatuses"),
+                ("CSIVolumeHealth", "status.volumeHealth"),
+            ],
             renames: true,
             reset_by_status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
             pod_spec: Some("spec"),
@@ -113,7 +116,11 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             renames: true,
             keeps_status: true,
-            disabled: &["spec.configSource", "spec.podPreemptionPolicy", "status.config"],
+            disabled: &[
+                ("", "spec.configSource"),
+                ("InPlacePodVerticalScalingSchedulerPreemption", "spec.podPreemptionPolicy"),
+                ("", "status.config"),
+            ],
             warnings: Some(validate::warnings::node),
             validate_create: Some(validate::config::node),
             validate_update: Some(validate::config::node_update),
@@ -261,7 +268,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "persistentvolumeclaims",
         Rules {
             renames: true,
-            disabled: &["status.healthStatus"],
+            disabled: &[("CSIVolumeHealth", "status.healthStatus")],
             validate_create: Some(validate::storage::claim),
             validate_update: Some(validate::storage::claim_update),
             warnings: Some(validate::warnings::claim),
@@ -337,7 +344,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "jobs",
         Rules {
             warnings: Some(validate::warnings::workload),
-            disabled: &["spec.scheduling"],
+            disabled: &[("WorkloadWithJob", "spec.scheduling")],
             complete_create: Some(prepare::job_complete),
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::job::job),
@@ -354,7 +361,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "cronjobs",
         Rules {
             warnings: Some(validate::warnings::workload),
-            disabled: &["spec.jobTemplate.spec.scheduling"],
+            disabled: &[("WorkloadWithJob", "spec.jobTemplate.spec.scheduling")],
             pod_spec: Some("spec.jobTemplate.spec.template.spec"),
             validate_create: Some(validate::job::cron_job),
             validate_update: Some(validate::job::cron_job_update),
@@ -391,7 +398,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "discovery.k8s.io",
         "endpointslices",
         Rules {
-            disabled: &["endpoints[].deprecatedTopology"],
+            disabled: &[("", "endpoints[].deprecatedTopology")],
             renames: true,
             validate_create: Some(validate::endpoint_slice::create),
             warnings: Some(validate::endpoint_slice::warnings),
@@ -461,7 +468,10 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             created_by_update: true,
             free_finalizers: true,
-            disabled: &["spec.strategy", "spec.preferredHolder"],
+            disabled: &[
+                ("CoordinatedLeaderElection", "spec.strategy"),
+                ("CoordinatedLeaderElection", "spec.preferredHolder"),
+            ],
             validate_create: Some(validate::config::lease),
             validate_update: Some(validate::config::lease_update),
             versioned_update: true,
@@ -531,7 +541,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             reset_by_status: &["spec", "metadata"],
             renames: true,
-            disabled: &["status.storageHealth"],
+            disabled: &[("CSIVolumeHealth", "status.storageHealth")],
             validate_create: Some(validate::classes::node),
             validate_update: Some(validate::classes::node_update),
             versioned_update: true,
@@ -800,8 +810,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             reset_by_status: &["spec", "metadata"],
             disabled: &[
-                "spec.devices.requests[].exactly.derivedAttributes",
-                "spec.devices.requests[].firstAvailable[].derivedAttributes",
+                ("DRADerivedAttributes", "spec.devices.requests[].exactly.derivedAttributes"),
+                ("DRADerivedAttributes", "spec.devices.requests[].firstAvailable[].derivedAttributes"),
             ],
             renames: true,
             validate_create: Some(validate::claims::claim),
@@ -814,8 +824,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resourceclaimtemplates",
         Rules {
             disabled: &[
-                "spec.spec.devices.requests[].exactly.derivedAttributes",
-                "spec.spec.devices.requests[].firstAvailable[].derivedAttributes",
+                ("DRADerivedAttributes", "spec.spec.devices.requests[].exactly.derivedAttributes"),
+                ("DRADerivedAttributes", "spec.spec.devices.requests[].firstAvailable[].derivedAttributes"),
             ],
             renames: true,
             validate_create: Some(validate::claims::template),
@@ -840,13 +850,13 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resourceslices",
         Rules {
             disabled: &[
-                "spec.skipNodeOperations",
-                "spec.partitionTypeAttribute",
-                "spec.devices[].nodeAllocatableResources",
-                "spec.devices[].attributes{}.ints",
-                "spec.devices[].attributes{}.bools",
-                "spec.devices[].attributes{}.strings",
-                "spec.devices[].attributes{}.versions",
+                ("DRAOptionalNodeOperations", "spec.skipNodeOperations"),
+                ("DRAPartitionableDevicesType", "spec.partitionTypeAttribute"),
+                ("DRANodeAllocatableResources", "spec.devices[].nodeAllocatableResources"),
+                ("DRAListTypeAttributes", "spec.devices[].attributes{}.ints"),
+                ("DRAListTypeAttributes", "spec.devices[].attributes{}.bools"),
+                ("DRAListTypeAttributes", "spec.devices[].attributes{}.strings"),
+                ("DRAListTypeAttributes", "spec.devices[].attributes{}.versions"),
             ],
             validate_create: Some(validate::devices::slice),
             validate_update: Some(validate::devices::slice_update),

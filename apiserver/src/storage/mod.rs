@@ -41,10 +41,10 @@ struct Forms(BTreeMap<String, Form>);
 impl Forms {
     fn built_in() -> Self {
         let form = |api: &pintle_api::Resource| {
-            let storage = storage_version(api.group, api.plural).unwrap_or((api.group, api.version));
+            let storage = storage_version(api);
             (key_prefix(api.group, api.plural), Form { group: storage.0, resource: api.plural, storage })
         };
-        Self(pintle_api::resources().iter().filter(|api| api.default_served).map(form).collect())
+        Self(pintle_api::resources().iter().map(form).collect())
     }
 
     fn of(&self, key: &str) -> Option<&Form> {

@@ -33,6 +33,7 @@ pub fn config(store: Arc<dyn Store>) -> Config {
             groups: vec!["system:masters".into()],
         }],
         kubelet_client: None,
+        features: Default::default(),
     }
 }
 

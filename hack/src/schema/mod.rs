@@ -1,6 +1,7 @@
 //! `schema`: makes the tables in `lib/api/schema` out of the published API descriptions.
 
 mod facts;
+mod gates;
 mod golang;
 mod modules;
 mod resources;
@@ -71,6 +72,7 @@ fn tables(modules: &Modules, folder: &Path) -> Result<BTreeMap<String, String>> 
     }
     tables.insert("resources.txt".to_owned(), resources::write(&resources));
     tables.insert("versions.txt".to_owned(), resources::versions(modules)?);
+    tables.insert("gates.txt".to_owned(), gates::write(modules)?);
     Ok(tables)
 }
 

@@ -5,6 +5,7 @@
 //! can be read from there. What depends on several fields of an object at once is code, one module a group.
 
 pub mod defaults;
+pub mod gates;
 pub mod nodes;
 pub mod quota;
 mod resources;

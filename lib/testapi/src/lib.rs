@@ -45,6 +45,7 @@ pub fn config() -> anyhow::Result<Config> {
             groups: vec!["system:masters".to_owned()],
         }],
         kubelet_client: None,
+        features: Default::default(),
     })
 }
 

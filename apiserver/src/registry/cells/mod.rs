@@ -21,23 +21,23 @@ use serde_json::Value;
 use super::value::{at, entries, items, text};
 
 /// Stands for nothing.
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 /// Stands for what isn't set.
-const UNSET: &str = "<unset>";
+pub(super) const UNSET: &str = "<unset>";
 
-fn name(object: &Value) -> Value {
+pub(super) fn name(object: &Value) -> Value {
     text(object, "metadata.name").into()
 }
 
-fn age(object: &Value, now: Timestamp) -> Value {
+pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(object, "metadata.creationTimestamp", now).into()
 }
 
-fn since(object: &Value, path: &str, now: Timestamp) -> String {
+pub(super) fn since(object: &Value, path: &str, now: Timestamp) -> String {
     time::age(at(object, path).as_str(), now)
 }
 
-fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+pub(super) fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
@@ -107,11 +107,11 @@ fn truth(value: &Value) -> &'static str {
 }
 
 /// The status of a condition.
-fn condition<'a>(object: &'a Value, ty: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(object: &'a Value, ty: &str) -> Option<&'a Value> {
     items(object, "status.conditions").iter().find(|condition| text(condition, "type") == ty)
 }
 
-fn is_true(object: &Value, ty: &str) -> bool {
+pub(super) fn is_true(object: &Value, ty: &str) -> bool {
     condition(object, ty).is_some_and(|condition| text(condition, "status") == "True")
 }
 
