@@ -3,22 +3,21 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use pintle_machinery::codec::{DecodeError, EncodeError, TypeMeta, json, protobuf, yaml};
+use pintle_machinery::codec::{DecodeError, EncodeError, TypeMeta, cbor, json, protobuf, yaml};
 use pintle_machinery::schema::{Schema, StructType};
 use pintle_machinery::status::ApiError;
+use pintle_store::Revision;
 use serde_json::Value;
 
 use crate::cache::entry::{self, Entry, Ordered};
 use crate::conversion::{GroupVersion, api_version};
+use crate::custom::{Custom, object, schema};
 use crate::engine::Call;
 use crate::engine::read::Page;
-use crate::http::negotiate::{self, Encoding};
+use crate::http::negotiate::{self, Encoding, Encodings};
 
 /// Most bytes of a request body.
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
-
-/// Media types of request bodies.
-const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// What happens with unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,16 +60,33 @@ pub fn decode_as(call: &Call, body: &[u8], expected: GroupVersion<'_>, kind: &st
     decode_readable(call, readable(call, body, kind)?, expected, kind)
 }
 
-/// The body of an apply request, JSON or YAML, checked by the schema, with just the fields that it names.
-pub fn decode_yaml(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let body = Readable::yaml(body)
-        .map_err(|why| ApiError::BadRequest(format!("error decoding patch: error converting YAML to JSON: {why}")))?;
+/// The body of an apply request, JSON, YAML or CBOR, checked by the schema, with just the fields that it names.
+pub fn decode_applied(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let body = match negotiate::content_type(&call.headers).ends_with("+cbor") {
+        true => Readable::cbor(body).map_err(|why| format!("error decoding patch: {why}")),
+        false => {
+            Readable::yaml(body).map_err(|why| format!("error decoding patch: error converting YAML to JSON: {why}"))
+        }
+    };
+    let body = body.map_err(ApiError::BadRequest)?;
+    if let Some(custom) = &call.resource.custom {
+        let (meta, decoded) =
+            (type_meta(&body.body, body.encoding, &custom.kind.kind)?, object::applied(custom, &body.body));
+        object::check_version(custom, &meta)?;
+        let mut decoded = decoded.map_err(ApiError::BadRequest)?;
+        decoded.strict_errors.splice(0..0, body.duplicates);
+        tell_strict(call, &decoded.strict_errors, |why| object::handled(custom, &why))?;
+        return Ok(decoded.value);
+    }
     decode_readable(call, body, call.resource.served(), &call.resource.kind)
 }
 
 fn decode_readable(call: &Call, body: Readable<'_>, expected: GroupVersion<'_>, kind: &str) -> Result<Value, ApiError> {
     let Readable { body, encoding, duplicates } = body;
     let body = &*body;
+    if let Some(custom) = call.resource.custom.as_ref().filter(|_| expected == call.resource.served()) {
+        return decode_custom(call, custom, Readable { body: Cow::Borrowed(body), encoding, duplicates });
+    }
     let ty = struct_type(call.state.schema, expected, kind)?;
     let meta = type_meta(body, encoding, kind)?;
     check_kind(call.state.schema, &meta, expected, kind)?;
@@ -78,6 +94,7 @@ fn decode_readable(call: &Call, body: Readable<'_>, expected: GroupVersion<'_>, 
         Encoding::Protobuf => {
             protobuf::envelope(body).and_then(|envelope| protobuf::decode_as(call.state.schema, ty, &envelope))
         }
+        Encoding::Cbor => cbor::decode(call.state.schema, ty, body),
         _ => json::decode(call.state.schema, ty, body),
     };
     let version = expected.1;
@@ -86,21 +103,47 @@ fn decode_readable(call: &Call, body: Readable<'_>, expected: GroupVersion<'_>, 
     };
     let mut decoded = decoded.map_err(|error| handled(error.to_string()))?;
     decoded.strict_errors.splice(0..0, duplicates);
-    if !decoded.strict_errors.is_empty() {
-        match FieldValidation::of(call)? {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => decoded.strict_errors.iter().for_each(|error| call.warn(error)),
-            FieldValidation::Strict => {
-                return Err(handled(format!("strict decoding error: {}", decoded.strict_errors.join(", "))));
-            }
-        }
-    }
+    tell_strict(call, &decoded.strict_errors, handled)?;
     let mut value = decoded.value;
     if let Some(map) = value.as_object_mut() {
         map.insert("kind".into(), kind.into());
         map.insert("apiVersion".into(), api_version(expected).into());
     }
     Ok(value)
+}
+
+/// A custom object: JSON by the definition's schema.
+fn decode_custom(call: &Call, custom: &Custom, body: Readable<'_>) -> Result<Value, ApiError> {
+    let kind = &custom.kind.kind;
+    if body.encoding == Encoding::Protobuf {
+        return Err(ApiError::UnsupportedMediaType(
+            ["application/json", "application/yaml"].map(str::to_owned).to_vec(),
+        ));
+    }
+    let meta = type_meta(&body.body, body.encoding, kind)?;
+    if meta.kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&body.body));
+        return Err(unrecognized(kind, &why, &body.body));
+    }
+    let mut decoded = object::decode(custom, &body.body, &meta)?;
+    decoded.strict_errors.splice(0..0, body.duplicates);
+    tell_strict(call, &decoded.strict_errors, |why| object::handled(custom, &why))?;
+    Ok(decoded.value)
+}
+
+/// What strict validation says, as the request wants to hear it.
+pub fn tell_strict(call: &Call, errors: &[String], refuse: impl Fn(String) -> ApiError) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    match FieldValidation::of(call)? {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            errors.iter().for_each(|error| call.warn(error));
+            Ok(())
+        }
+        FieldValidation::Strict => Err(refuse(format!("strict decoding error: {}", errors.join(", ")))),
+    }
 }
 
 /// A body of options (`DeleteOptions`).
@@ -111,6 +154,7 @@ pub fn decode_options(call: &Call, body: &[u8], kind: &str) -> Result<Value, Api
         Encoding::Protobuf => {
             protobuf::envelope(&body).and_then(|envelope| protobuf::decode_as(call.state.schema, ty, &envelope))
         }
+        Encoding::Cbor => cbor::type_meta(&body).and_then(|_| cbor::decode(call.state.schema, ty, &body)),
         _ => json::type_meta(&body).and_then(|_| json::decode(call.state.schema, ty, &body)),
     };
     decoded.map(|decoded| decoded.value).map_err(|error| unrecognized(kind, &error.to_string(), &body))
@@ -140,6 +184,12 @@ impl<'a> Readable<'a> {
         Self { body: Cow::Borrowed(body), encoding: Encoding::Json, duplicates: None }
     }
 
+    /// CBOR becomes JSON for those who know no schema of ours.
+    fn cbor(body: &[u8]) -> Result<Self, DecodeError> {
+        let body = Cow::Owned(cbor::to_json(body)?);
+        Ok(Self { body, encoding: Encoding::Json, duplicates: None })
+    }
+
     /// YAML becomes JSON; JSON is left to the schema, which sees more of its faults.
     fn yaml(body: &'a [u8]) -> Result<Self, DecodeError> {
         if body.first() == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
@@ -153,10 +203,14 @@ impl<'a> Readable<'a> {
 }
 
 fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<Readable<'a>, ApiError> {
-    let encoding = negotiate::body_encoding(&call.headers)
-        .ok_or_else(|| ApiError::UnsupportedMediaType(ACCEPTED.map(str::to_owned).to_vec()))?;
+    let encodings = Encodings::of(&call.state.config.features.gates);
+    let encoding = negotiate::body_encoding(&call.headers, encodings)
+        .ok_or_else(|| ApiError::UnsupportedMediaType(encodings.media_types().map(str::to_owned).collect()))?;
     match encoding {
         Encoding::Yaml => Readable::yaml(body).map_err(|error| unrecognized(kind, &error.to_string(), body)),
+        Encoding::Cbor if call.resource.custom.is_some() => {
+            Readable::cbor(body).map_err(|error| unrecognized(kind, &error.to_string(), body))
+        }
         encoding => Ok(Readable { body: Cow::Borrowed(body), encoding, duplicates: None }),
     }
 }
@@ -164,6 +218,7 @@ fn readable<'a>(call: &Call, body: &'a [u8], kind: &str) -> Result<Readable<'a>,
 fn type_meta(body: &[u8], encoding: Encoding, kind: &str) -> Result<TypeMeta, ApiError> {
     let meta = match encoding {
         Encoding::Protobuf => protobuf::envelope(body).map(|envelope| envelope.type_meta),
+        Encoding::Cbor => cbor::type_meta(body),
         _ => json::type_meta(body),
     };
     meta.map_err(|error| unrecognized(kind, &error.to_string(), body))
@@ -218,7 +273,9 @@ fn check_kind(schema: &Schema, meta: &TypeMeta, expected: GroupVersion<'_>, kind
 /// Turns an object from its stored into its served form.
 pub fn to_served(call: &Call, object: &mut Value) {
     let resource = &call.resource;
-    if !resource.serves_stored_form() {
+    if let Some(custom) = &resource.custom {
+        object::read(custom, object);
+    } else if !resource.serves_stored_form() {
         crate::conversion::convert(object, resource.stored(), resource.served());
         normalize(call.state.schema, object);
     }
@@ -227,6 +284,9 @@ pub fn to_served(call: &Call, object: &mut Value) {
 /// Defaults of an object in its served form, and the shape that upstream's types give.
 pub fn complete(call: &Call, object: &mut Value) {
     let resource = &call.resource;
+    if let Some(custom) = &resource.custom {
+        return schema::fill(&custom.node, object);
+    }
     let schema = call.state.schema;
     defaults(schema, resource.served(), &resource.kind, object);
     let now = pintle_machinery::time::format(call.now);
@@ -237,7 +297,9 @@ pub fn complete(call: &Call, object: &mut Value) {
 /// Turns a completed object from its served into its stored form, which may have defaults of its own.
 pub fn to_stored(call: &Call, object: &mut Value) {
     let resource = &call.resource;
-    if !resource.serves_stored_form() {
+    if resource.custom.is_some() {
+        object["apiVersion"] = api_version(resource.stored()).into();
+    } else if !resource.serves_stored_form() {
         crate::conversion::convert(object, resource.served(), resource.stored());
         defaults(call.state.schema, resource.stored(), &resource.kind, object);
     }
@@ -271,7 +333,7 @@ pub fn serialize(schema: &Schema, object: &Value) -> Vec<u8> {
             json::encode(schema, ty, object, &mut out);
             out
         }
-        None => entry::serialize(object),
+        None => entry::serialize(&json::with_fields_as_json(object)),
     }
 }
 
@@ -302,16 +364,19 @@ pub fn stored(schema: &Schema, object: &mut Value) {
 pub fn encode(schema: &Schema, value: &Value, encoding: Encoding, pretty: bool) -> Result<Bytes, ApiError> {
     let internal = |error: String| ApiError::Internal(error);
     Ok(match encoding {
-        Encoding::Json if pretty => {
-            serde_json::to_vec_pretty(&Ordered(value)).map_err(|error| internal(error.to_string()))?.into()
-        }
+        Encoding::Json if pretty => serde_json::to_vec_pretty(&Ordered(&json::with_fields_as_json(value)))
+            .map_err(|error| internal(error.to_string()))?
+            .into(),
         Encoding::Json => {
             let mut bytes = serialize(schema, value);
             bytes.push(b'\n');
             bytes.into()
         }
-        Encoding::Yaml => serde_yaml_ng::to_string(value).map_err(|error| internal(error.to_string()))?.into(),
+        Encoding::Yaml => serde_yaml_ng::to_string(&*json::with_fields_as_json(value))
+            .map_err(|error| internal(error.to_string()))?
+            .into(),
         Encoding::Protobuf => protobuf::encode(schema, value).map_err(|error| internal(error.to_string()))?.into(),
+        Encoding::Cbor => cbor::encode(schema, type_of(schema, value), value).into(),
     })
 }
 
@@ -391,6 +456,22 @@ fn message_of(call: &Call, entry: &Entry) -> Result<Bytes, ApiError> {
     protobuf::encode_message(schema, ty, &value).map(Bytes::from).map_err(internal)
 }
 
+/// A stored object as it is served at a revision, in protobuf.
+pub fn protobuf_stored(call: &Call, stored: &[u8], revision: Revision) -> Result<Bytes, ApiError> {
+    let resource = &call.resource;
+    let cached = resource.cache.as_ref().and_then(|cache| cache.snapshot().0.get(&call.key()).cloned());
+    let message = match cached.filter(|entry| entry.revision == revision) {
+        Some(entry) => message_of(call, &entry)?,
+        None => {
+            let ty = struct_type(call.state.schema, resource.served(), &resource.kind)?;
+            let internal = |error: String| ApiError::Internal(format!("stored object: {error}"));
+            let text = entry::splice(stored, revision).ok_or_else(|| internal("no object".into()))?;
+            protobuf::encode_text(call.state.schema, ty, &text).map_err(|error| internal(error.to_string()))?.into()
+        }
+    };
+    Ok(envelope(&resource.api_version(), &resource.kind, &message).into())
+}
+
 /// A watch event about an entry in protobuf.
 pub fn protobuf_event(call: &Call, kind: &str, entry: &Entry) -> Result<Vec<u8>, ApiError> {
     let message = message_of(call, entry)?;
@@ -447,5 +528,6 @@ pub fn watch_frame(schema: &Schema, kind: &str, object: &Value, encoding: Encodi
             Ok(line.into())
         }
         Encoding::Protobuf => Ok(protobuf::frame::watch_event(kind, &encode(schema, object, encoding, false)?).into()),
+        Encoding::Cbor => Ok(cbor::encode_event(schema, type_of(schema, object), kind, object).into()),
     }
 }

@@ -38,7 +38,7 @@ impl<'a> Address<'a> {
 
 /// A call of the server itself.
 pub fn call(state: &Arc<State>, verb: &str, at: Address<'_>) -> Result<Call, ApiError> {
-    let resource = state.any_version(at.group, at.resource).ok_or(ApiError::NoSuchResource)?.clone();
+    let resource = state.any_version(at.group, at.resource).ok_or(ApiError::NoSuchResource)?;
     let info = RequestInfo {
         verb: verb.to_owned(),
         is_resource: true,

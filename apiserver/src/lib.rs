@@ -17,6 +17,7 @@ pub mod cache;
 pub mod codec;
 mod config;
 pub mod conversion;
+pub mod custom;
 mod deprecated;
 pub mod discovery;
 pub mod engine;

@@ -1,7 +1,7 @@
 //! Field ownership as the verbs need it: who set which field, kept in `metadata.managedFields`.
 
 use pintle_machinery::managed_fields::{self, Write};
-use pintle_machinery::schema::StructType;
+use pintle_machinery::schema::{Schema, StructType};
 use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
 
@@ -10,12 +10,12 @@ use crate::engine::{Call, meta};
 
 /// A new object (served form, defaulted): all its fields are the manager's.
 pub fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
-    let Some(ty) = served_type(call) else { return Ok(()) };
+    let (schema, ty) = types(call)?;
     let manager = call.manager();
     let api_version = call.resource.api_version();
     let reset = reset_fields(call);
-    let zero = managed_fields::zero(call.state.schema, ty);
-    managed_fields::update(&write(call, ty, &manager, &api_version, &reset), &zero, object);
+    let zero = managed_fields::zero(schema, ty);
+    managed_fields::update(&write(call, (schema, ty), &manager, &api_version, &reset), &zero, object);
     Ok(())
 }
 
@@ -24,12 +24,12 @@ pub fn on_request(call: &Call, (group, version, kind): (&str, &str, &str), objec
     let Some(ty) = call.state.schema.kind(group, version, kind) else { return };
     let (manager, api_version) = (call.manager(), api_version((group, version)));
     let zero = managed_fields::zero(call.state.schema, ty);
-    managed_fields::update(&write(call, ty, &manager, &api_version, &["status"]), &zero, object);
+    managed_fields::update(&write(call, (call.state.schema, ty), &manager, &api_version, &["status"]), &zero, object);
 }
 
 /// An update (both in the served form): what changed is the manager's.
 pub fn on_update(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
-    let Some(ty) = served_type(call) else { return Ok(()) };
+    let ty = types(call)?;
     let manager = call.manager();
     let api_version = call.resource.api_version();
     let reset = reset_fields(call);
@@ -39,20 +39,20 @@ pub fn on_update(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiErr
 
 /// Server-side apply: the object that comes out of applying `applied` to `old`, managed fields included.
 pub fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Result<Value, ApiError> {
-    let ty = served_type(call).ok_or_else(|| ApiError::Internal(format!("no schema for {}", call.resource.kind)))?;
+    let (schema, ty) = types(call)?;
     let manager = call.manager();
     let api_version = call.resource.api_version();
     let reset = reset_fields(call);
     let live = match old {
         Some(old) => old.clone(),
         None => {
-            let mut zero = managed_fields::zero(call.state.schema, ty);
+            let mut zero = managed_fields::zero(schema, ty);
             meta::set(&mut zero, "name", json!(meta::text(applied, "name")));
             zero
         }
     };
     let mut new = managed_fields::apply(
-        &write(call, ty, &manager, &api_version, &reset),
+        &write(call, (schema, ty), &manager, &api_version, &reset),
         &live,
         applied,
         call.query.flag("force"),
@@ -62,13 +62,23 @@ pub fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Result<Value,
     Ok(new)
 }
 
-fn served_type(call: &Call) -> Option<&'static StructType> {
-    call.state.schema.kind(&call.resource.group, &call.resource.version, &call.resource.kind)
+/// The type of the resource in its served form, and the schema that it is of.
+pub fn types(call: &Call) -> Result<(&Schema, &StructType), ApiError> {
+    let resource = &call.resource;
+    if let Some(custom) = &resource.custom {
+        return Ok((&custom.types, custom.ty()?));
+    }
+    let ty = call.state.schema.kind(&resource.group, &resource.version, &resource.kind);
+    let ty = ty.ok_or_else(|| ApiError::Internal(format!("no schema for {}", resource.kind)))?;
+    Ok((call.state.schema, ty))
 }
 
 /// Fields that this request does not write.
-fn reset_fields(call: &Call) -> Vec<&'static str> {
+fn reset_fields(call: &Call) -> Vec<&str> {
     let rules = call.resource.rules;
+    if let (Some(custom), "status") = (&call.resource.custom, call.info.subresource.as_str()) {
+        return custom.beside_status();
+    }
     let mut fields = match call.info.subresource.as_str() {
         "" => rules.reset_by_main.to_vec(),
         "status" | "approval" => rules.reset_by_status.to_vec(),
@@ -83,13 +93,13 @@ fn reset_fields(call: &Call) -> Vec<&'static str> {
 
 fn write<'a>(
     call: &'a Call,
-    ty: &'a StructType,
+    (schema, ty): (&'a Schema, &'a StructType),
     manager: &'a str,
     api_version: &'a str,
     reset_fields: &'a [&'a str],
 ) -> Write<'a> {
     Write {
-        schema: call.state.schema,
+        schema,
         ty,
         manager,
         api_version,

@@ -87,7 +87,7 @@ impl Metrics {
             let _ = writeln!(out, "apiserver_request_duration_seconds_count{{{labels}}} {count}");
         }
         out.push_str("# TYPE apiserver_storage_objects gauge\n");
-        for resource in state.resources.iter() {
+        for resource in state.served().resources.iter() {
             if let Some(cache) = &resource.cache {
                 let name = resource.group_resource();
                 let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{name}\"}} {}", cache.snapshot().0.len());

@@ -13,16 +13,11 @@ use crate::engine::{self, Answer, Call, present};
 use crate::http::body::{self, Body, BoxError, ReadError};
 use crate::http::compress;
 use crate::http::info::RequestInfo;
-use crate::http::negotiate::{self, Accepted, Encoding};
+use crate::http::negotiate::{self, Accepted, Encoding, Encodings};
 use crate::http::query::Query;
 use crate::resource::Resource;
 use crate::state::State;
 use crate::{backup, deprecated, discovery, health, subresource};
-
-/// Media types that errors offer.
-const REPRESENTATIONS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-/// And those for collections, which can be watched.
-const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// A client has so long to send its body.
 const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -36,7 +31,8 @@ where
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query());
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), false).unwrap_or(Accepted::JSON);
+    let encodings = Encodings::of(&state.config.features.gates);
+    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), encodings, false).unwrap_or(Accepted::JSON);
     let head = parts.method == http::Method::HEAD;
     let observed = state.metrics.start(&info);
     let mut response = match route(&state, parts, body, info, query).await {
@@ -97,7 +93,7 @@ where
     if !info.is_resource {
         return other_path(state, &parts, &info, &query).await;
     }
-    let Some(resource) = state.resource(&info.group, &info.version, &info.resource) else {
+    let Some(resource) = &state.resource(&info.group, &info.version, &info.resource) else {
         return match state.serves(&info.group) {
             true => Err(ApiError::NoSuchResource),
             false => Ok(no_such_path()),
@@ -114,8 +110,10 @@ where
     let stored = resource.cache.is_some() || info.verb != "create";
     let forms =
         stored && matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
-    let accepted =
-        negotiate::accept(&parts.headers, query.get("pretty"), forms).ok_or_else(|| not_acceptable(&info))?;
+    let encodings = Encodings::of(&state.config.features.gates);
+    let offered = if info.verb == "watch" { encodings.streamed() } else { encodings };
+    let accepted = negotiate::accept(&parts.headers, query.get("pretty"), offered, forms)
+        .ok_or_else(|| not_acceptable(&info, encodings))?;
     let reads = matches!(info.verb.as_str(), "get" | "list") && resource.cache.is_some();
     let packs = reads && info.subresource.is_empty() && compress::is_of_use(&parts);
     let call = Call {
@@ -143,9 +141,10 @@ where
     }
 }
 
-fn not_acceptable(info: &RequestInfo) -> ApiError {
-    let streams: &[&str] = if matches!(info.verb.as_str(), "list" | "watch") { &STREAMS } else { &[] };
-    ApiError::NotAcceptable(REPRESENTATIONS.iter().chain(streams).map(|&form| form.to_owned()).collect())
+fn not_acceptable(info: &RequestInfo, encodings: Encodings) -> ApiError {
+    // Collections can be watched.
+    let streams = encodings.streams().filter(|_| matches!(info.verb.as_str(), "list" | "watch"));
+    ApiError::NotAcceptable(encodings.media_types().chain(streams).map(str::to_owned).collect())
 }
 
 /// HEAD is for proxied requests only.
@@ -208,7 +207,12 @@ async fn dispatch(call: &Call, body: &[u8]) -> Answer {
 
 fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError> {
     if !info.subresource.is_empty() {
-        let subresource = resource.subresource(&info.subresource).ok_or(ApiError::NoSuchResource)?;
+        let Some(subresource) = resource.subresource(&info.subresource) else {
+            return Err(match resource.custom {
+                Some(_) => ApiError::not_found(&resource.group_resource(), &info.name),
+                None => ApiError::NoSuchResource,
+            });
+        };
         return match subresource.verbs.contains(&info.verb) {
             true => Ok(()),
             false => Err(ApiError::MethodNotAllowed),
@@ -256,13 +260,14 @@ const OTHER_PATHS: [&str; 6] =
 /// Paths that are no resource.
 async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Query) -> Answer {
     let path = info.path.as_str();
+    let served = state.served();
     if let Some(response) = health::answer(state, path, query).await {
         return Ok(response);
     }
-    if let Some(response) = state.discovery.answer(path, &parts.headers, query.get("pretty")) {
+    if let Some(response) = served.discovery.answer(path, &parts.headers, query.get("pretty")) {
         return response;
     }
-    if let Some(response) = state.openapi.answer(path, query.get("hash"), &parts.headers).await {
+    if let Some(response) = served.openapi.answer(path, query.get("hash"), &parts.headers).await {
         return Ok(response);
     }
     match path {
@@ -282,7 +287,7 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         }
         "/version" | "/version/" => Ok(discovery::json_answer(&discovery::version(), true)),
         "/" => {
-            let mut paths: Vec<String> = state.discovery.paths();
+            let mut paths: Vec<String> = served.discovery.paths();
             paths.extend(health::paths().chain(OTHER_PATHS.map(str::to_owned)));
             paths.sort();
             let paths = serde_json::json!({"paths": paths});

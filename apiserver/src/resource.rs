@@ -6,6 +6,7 @@ use pintle_machinery::status::GroupResource;
 
 use crate::cache::Cache;
 use crate::conversion::{GroupVersion, api_version};
+use crate::custom::Custom;
 use crate::registry::Rules;
 
 /// One resource in one served version.
@@ -41,6 +42,8 @@ pub struct Resource {
     pub cache: Option<Arc<Cache>>,
     /// What is special about it.
     pub rules: &'static Rules,
+    /// What stands for the built-in kinds' tables, if a definition defines it.
+    pub custom: Option<Arc<Custom>>,
 }
 
 /// A subresource: `status`, `scale`, …
@@ -93,6 +96,7 @@ impl Resource {
             storage: (storage.0.to_owned(), storage.1.to_owned()),
             cache,
             rules,
+            custom: None,
         }
     }
 
@@ -106,14 +110,22 @@ impl Resource {
         (&self.storage.0, &self.storage.1)
     }
 
-    /// The stored bytes can be served as they are.
+    /// The stored bytes can be served as they are; not those of custom objects, whose schema may have changed since.
     pub fn serves_stored_form(&self) -> bool {
-        self.served() == self.stored()
+        self.served() == self.stored() && self.custom.is_none()
     }
 
     /// `apps/v1`
     pub fn api_version(&self) -> String {
         api_version(self.served())
+    }
+
+    /// Kind of its lists.
+    pub fn list_kind(&self) -> String {
+        match &self.custom {
+            Some(custom) if !custom.list_kind.is_empty() => custom.list_kind.clone(),
+            _ => format!("{}List", self.kind),
+        }
     }
 
     /// As errors name it.

@@ -35,6 +35,8 @@ impl ApiServer {
         let caches = state.caches.clone();
         tokio::spawn(async move { caches.run(shutdown).await });
         tokio::spawn(crate::bootstrap::run(state.clone()));
+        tokio::spawn(crate::custom::registry::run(state.clone()));
+        tokio::spawn(crate::custom::controller::run(state.clone()));
         Ok(Self { state })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use pintle_machinery::schema::Schema;
 use pintle_store::Store;
 use tokio::sync::watch;
@@ -16,7 +17,34 @@ use crate::conversion::GroupVersion;
 use crate::registry;
 use crate::resource::{Resource, key_prefix};
 
-/// The server's state. Immutable but for the caches and what stands behind the store.
+/// What is served at the moment. Immutable: a change of the definitions makes another.
+pub struct Served {
+    /// All resources, in discovery's order.
+    pub resources: Vec<Arc<Resource>>,
+    /// Prepared answers of discovery.
+    pub discovery: crate::discovery::Discovery,
+    /// OpenAPI documents.
+    pub openapi: crate::openapi::OpenApi,
+    index: HashMap<(String, String, String), Arc<Resource>>,
+}
+
+impl Served {
+    fn new(resources: Vec<Arc<Resource>>, config: &Config, before: Option<&Self>) -> Self {
+        let key = |resource: &Resource| (resource.group.clone(), resource.version.clone(), resource.name.clone());
+        Self {
+            discovery: crate::discovery::Discovery::new(pintle_api::schema(), &resources, config),
+            openapi: crate::openapi::OpenApi::new(
+                pintle_api::schema(),
+                &resources,
+                before.map(|before| &before.openapi),
+            ),
+            index: resources.iter().map(|resource| (key(resource), resource.clone())).collect(),
+            resources,
+        }
+    }
+}
+
+/// The server's state. Immutable but for the caches, what is served and what stands behind the store.
 pub struct State {
     /// What the server was told.
     pub config: Config,
@@ -24,24 +52,20 @@ pub struct State {
     pub store: Arc<dyn Store>,
     /// All kinds.
     pub schema: &'static Schema,
-    /// All resources, in discovery's order.
-    pub resources: Vec<Arc<Resource>>,
-    /// Their caches.
+    /// The resources' caches.
     pub caches: Arc<Caches>,
     /// Ends watches and background tasks.
     pub shutdown: CancellationToken,
-    /// Prepared answers of discovery.
-    pub discovery: crate::discovery::Discovery,
     /// What has been counted.
     pub metrics: crate::metrics::Metrics,
-    /// OpenAPI documents.
-    pub openapi: crate::openapi::OpenApi,
     /// Who may do what.
     pub auth: Auth,
     /// Who charges quotas.
     pub quota_turns: crate::admission::Turns,
     bootstrapped: watch::Sender<bool>,
-    index: HashMap<(String, String, String), Arc<Resource>>,
+    /// Resources that no definition made.
+    builtin: Vec<Arc<Resource>>,
+    served: RwLock<Arc<Served>>,
 }
 
 impl State {
@@ -60,34 +84,38 @@ impl State {
             });
             resources.push(Arc::new(Resource::built_in(api, storage, cache, rules)));
         }
-        let index = resources
-            .iter()
-            .map(|resource| {
-                ((resource.group.clone(), resource.version.clone(), resource.name.clone()), resource.clone())
-            })
-            .collect();
         let caches = Arc::new(Caches::new(config.store.clone(), caches.into_values()));
-        let discovery = crate::discovery::Discovery::new(pintle_api::schema(), &resources, &config);
+        let served = RwLock::new(Arc::new(Served::new(resources.clone(), &config, None)));
         Ok(Self {
             store: config.store.clone(),
             schema: pintle_api::schema(),
             caches,
             shutdown,
-            discovery,
-            index,
             metrics: crate::metrics::Metrics::default(),
-            openapi: crate::openapi::OpenApi::new(pintle_api::schema(), &resources),
             auth: Auth::new(&config, &resources)?,
             quota_turns: Default::default(),
             bootstrapped: watch::channel(false).0,
-            resources,
+            builtin: resources,
+            served,
             config,
         })
     }
 
+    /// What is served at the moment.
+    pub fn served(&self) -> Arc<Served> {
+        self.served.read().clone()
+    }
+
+    /// Serves these resources beside the built-in ones from now on.
+    pub fn serve_custom(&self, custom: Vec<Arc<Resource>>) {
+        let resources = self.builtin.iter().cloned().chain(custom).collect();
+        let served = Arc::new(Served::new(resources, &self.config, Some(&self.served())));
+        *self.served.write() = served;
+    }
+
     /// Some resource of that group is served.
     pub fn serves(&self, group: &str) -> bool {
-        self.resources.iter().any(|resource| resource.group == group)
+        self.served().resources.iter().any(|resource| resource.group == group)
     }
 
     /// The system's own objects are there.
@@ -106,13 +134,14 @@ impl State {
     }
 
     /// The resource of that group, version and plural name.
-    pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<&Arc<Resource>> {
-        self.index.get(&(group.to_owned(), version.to_owned(), name.to_owned()))
+    pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<Arc<Resource>> {
+        self.served().index.get(&(group.to_owned(), version.to_owned(), name.to_owned())).cloned()
     }
 
     /// A resource in any version (the first served).
-    pub fn any_version(&self, group: &str, name: &str) -> Option<&Arc<Resource>> {
-        self.resources.iter().find(|resource| resource.group == group && resource.name == name)
+    pub fn any_version(&self, group: &str, name: &str) -> Option<Arc<Resource>> {
+        let served = self.served();
+        served.resources.iter().find(|resource| resource.group == group && resource.name == name).cloned()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes};
+use pintle_machinery::codec::json;
 use pintle_store::Revision;
 use serde::ser::SerializeMap;
 use serde_json::Value;
@@ -48,13 +49,13 @@ impl Entry {
                 (rewritten, at)
             }
         };
-        let marks = read(&stored, Place::Marks).ok()?;
+        let marks = json::parse_parts(&stored, Place::Marks).ok()?;
         let labels = match &marks["metadata"]["labels"] {
             Value::Object(map) => map.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().into())).collect(),
             _ => BTreeMap::new(),
         };
         let fields = fields_of(&marks, rules);
-        let metadata_end = object_end(&stored, metadata_at);
+        let metadata_end = json::value_end(&stored, metadata_at + METADATA.len() - 1)?;
         let (protobuf, parsed) = (OnceLock::new(), OnceLock::new());
         Some(Self { key: key.into(), revision, stored, metadata_at, metadata_end, labels, fields, protobuf, parsed })
     }
@@ -172,37 +173,9 @@ fn version(revision: Revision, rest: &[u8]) -> String {
     format!("\"resourceVersion\":\"{revision}\"{}", if rest.starts_with(b"}") { "" } else { "," })
 }
 
-/// Where the first object that opens at or after `from` ends in well-formed JSON.
-fn object_end(json: &[u8], from: usize) -> usize {
-    let (mut depth, mut quoted, mut at) = (0_usize, false, from);
-    while at < json.len() {
-        match json[at] {
-            b'\\' if quoted => at += 1,
-            b'"' => quoted = !quoted,
-            b'{' if !quoted => depth += 1,
-            b'}' if !quoted => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return at + 1;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    json.len()
-}
-
 /// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size.
 pub fn glance(json: &[u8]) -> Value {
-    read(json, Place::Object).unwrap_or_default()
-}
-
-/// JSON as a value of what is wanted from this place on; the rest is skipped, not built.
-fn read(json: &[u8], place: Place) -> serde_json::Result<Value> {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let value = serde::de::DeserializeSeed::deserialize(place, &mut reader)?;
-    reader.end().map(|()| value)
+    json::parse_parts(json, Place::Object).unwrap_or_default()
 }
 
 /// Where in an object a reader is, and so what it wants of it.
@@ -224,8 +197,7 @@ enum Place {
     Scalar,
 }
 
-impl Place {
-    /// The place of a field; none if it is skipped.
+impl json::Place for Place {
     fn field(self, name: &str) -> Option<Self> {
         Some(match (self, name) {
             (Self::Object, "metadata") => Self::Metadata,
@@ -246,76 +218,12 @@ impl Place {
         })
     }
 
-    /// The place of a list's items; none if they are skipped.
     fn item(self) -> Option<Self> {
         match self {
             Self::Containers => Some(Self::Containers),
             Self::Marks | Self::MarkedMetadata | Self::MarkedPart | Self::Scalar => None,
             _ => Some(Self::Elsewhere),
         }
-    }
-}
-
-impl<'de> serde::de::DeserializeSeed<'de> for Place {
-    type Value = Value;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> serde::de::Visitor<'de> for Place {
-    type Value = Value;
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("a value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut out = Vec::new();
-        let Some(place) = self.item() else {
-            while items.next_element::<serde::de::IgnoredAny>()?.is_some() {}
-            return Ok(Value::Null);
-        };
-        while let Some(item) = items.next_element_seed(place)? {
-            out.push(item);
-        }
-        Ok(out.into())
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut out = serde_json::Map::new();
-        while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
-            match self.field(&key) {
-                None => drop(entries.next_value::<serde::de::IgnoredAny>()?),
-                Some(place) => drop(out.insert(key.into_owned(), entries.next_value_seed(place)?)),
-            }
-        }
-        Ok(out.into())
     }
 }
 
@@ -383,7 +291,7 @@ mod tests {
         object["spec"] = json!({"nodeName": "n", "containers": [{"nodeName": "x"}], "a": {"nodeName": "y"}});
         object["status"] = json!({"phase": "Running", "podIPs": [{"ip": "1"}]});
         object["type"] = json!("t");
-        let marks = read(&serialize(&object), Place::Marks).unwrap();
+        let marks = json::parse_parts(&serialize(&object), Place::Marks).unwrap();
         let metadata = json!({"name": "a", "namespace": "n", "labels": {"x": "y"}});
         let spec = json!({"nodeName": "n", "containers": null, "a": {}});
         let status = json!({"phase": "Running", "podIPs": null});

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use parking_lot::RwLock;
 use pintle_store::{Error, ListOptions, Revision, Store, Watch, WatchEvent};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -26,10 +27,12 @@ const RETRY: Duration = Duration::from_millis(200);
 const ASK_AFTER: Duration = Duration::from_millis(20);
 /// How long a consistent read waits for the cache.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a cache that is added is filled anew because others write.
+const FILL_TRIES: usize = 100;
 
 /// All caches by key prefix, and how far they are.
 pub struct Caches {
-    by_prefix: BTreeMap<String, Arc<Cache>>,
+    by_prefix: RwLock<Arc<BTreeMap<String, Arc<Cache>>>>,
     store: Arc<dyn Store>,
     revision: watch::Sender<Revision>,
 }
@@ -38,7 +41,34 @@ impl Caches {
     /// Caches for these; [`Caches::run`] fills them.
     pub fn new(store: Arc<dyn Store>, caches: impl IntoIterator<Item = Arc<Cache>>) -> Self {
         let by_prefix = caches.into_iter().map(|cache| (cache.prefix.clone(), cache)).collect();
-        Self { by_prefix, store, revision: watch::channel(0).0 }
+        Self { by_prefix: RwLock::new(Arc::new(by_prefix)), store, revision: watch::channel(0).0 }
+    }
+
+    /// One more cache, filled when this returns.
+    ///
+    /// It gets every change from the moment it is entered; a listing that is older than one of them is made again.
+    pub async fn add(&self, cache: Arc<Cache>) -> Result<(), Error> {
+        self.change_map(|map| drop(map.insert(cache.prefix.clone(), cache.clone())));
+        for _ in 0..FILL_TRIES {
+            let listing = self.store.list(ListOptions::prefix(&*cache.prefix)).await?;
+            let items = listing.items.into_iter();
+            let entries = items.filter_map(|kv| read(&kv.key, kv.mod_revision, kv.value, &cache)).collect();
+            if cache.fill(Snapshot::from_sorted(entries), listing.revision) {
+                return Ok(());
+            }
+        }
+        self.remove(&cache.prefix);
+        Err(Error::Storage(format!("{} changed faster than it could be read", cache.prefix)))
+    }
+
+    /// Forgets a cache.
+    pub fn remove(&self, prefix: &str) {
+        self.change_map(|map| drop(map.remove(prefix)));
+    }
+
+    fn change_map(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<Cache>>)) {
+        let mut map = self.by_prefix.write();
+        change(Arc::make_mut(&mut map));
     }
 
     /// All changes up to here have been published.
@@ -98,10 +128,8 @@ impl Caches {
 
     async fn follow(&self) -> Result<(), Error> {
         let listing = self.store.list(ListOptions::prefix(ROOT)).await?;
-        self.load(
-            listing.items.iter().map(|kv| (kv.key.as_str(), kv.mod_revision, kv.value.clone())),
-            listing.revision,
-        );
+        let items = listing.items.into_iter().map(|kv| (kv.key, kv.mod_revision, kv.value));
+        self.load(items, listing.revision);
         let mut watch = self.store.watch(ROOT, listing.revision).await?;
         while let Some(event) = watch.recv().await {
             self.publish(event?, &mut watch)?;
@@ -109,16 +137,16 @@ impl Caches {
         Ok(())
     }
 
-    fn load<'a>(&self, items: impl Iterator<Item = (&'a str, Revision, Bytes)>, revision: Revision) {
+    fn load(&self, items: impl Iterator<Item = (String, Revision, Bytes)>, revision: Revision) {
         let mut by_cache: BTreeMap<&str, Vec<Arc<Entry>>> = BTreeMap::new();
+        let map = self.map();
         for (key, mod_revision, value) in items {
-            let Some(cache) = self.cache_of(key) else { continue };
-            match Entry::new(key, mod_revision, value, cache.rules) {
-                Some(entry) => by_cache.entry(&cache.prefix).or_default().push(Arc::new(entry)),
-                None => warn!(key, "stored value is not an object, left out"),
+            let Some(cache) = cache_of(&map, &key) else { continue };
+            if let Some(entry) = read(&key, mod_revision, value, cache) {
+                by_cache.entry(&cache.prefix).or_default().push(entry);
             }
         }
-        for (prefix, cache) in &self.by_prefix {
+        for (prefix, cache) in map.iter() {
             let entries = by_cache.remove(prefix.as_str()).unwrap_or_default();
             cache.reset(Snapshot::from_sorted(entries), revision);
         }
@@ -127,6 +155,7 @@ impl Caches {
 
     /// Publishes an event and those that are already queued behind it.
     fn publish(&self, first: WatchEvent, watch: &mut Watch) -> Result<(), Error> {
+        let map = self.map();
         let mut changes: BTreeMap<&str, (&Arc<Cache>, Vec<Change>)> = BTreeMap::new();
         let mut newest = 0;
         let mut next = Some(Ok(first));
@@ -141,7 +170,7 @@ impl Caches {
                 }
             };
             newest = newest.max(event.revision());
-            if let Some((cache, change)) = self.change(event) {
+            if let Some((cache, change)) = change(&map, event) {
                 changes.entry(&cache.prefix).or_insert_with(|| (cache, Vec::new())).1.push(change);
             }
             taken += 1;
@@ -160,28 +189,35 @@ impl Caches {
         failed
     }
 
-    fn change(&self, event: WatchEvent) -> Option<(&Arc<Cache>, Change)> {
-        match event {
-            WatchEvent::Put(kv) => {
-                let cache = self.cache_of(&kv.key)?;
-                match Entry::new(&kv.key, kv.mod_revision, kv.value, cache.rules) {
-                    Some(entry) => Some((cache, Change::Put(Arc::new(entry)))),
-                    None => {
-                        warn!(key = kv.key, "stored value is not an object, left out");
-                        None
-                    }
-                }
-            }
-            WatchEvent::Delete { key, revision, .. } => {
-                let cache = self.cache_of(&key)?;
-                Some((cache, Change::Delete { key, revision }))
-            }
-            WatchEvent::Progress(_) => None,
-        }
+    fn map(&self) -> Arc<BTreeMap<String, Arc<Cache>>> {
+        self.by_prefix.read().clone()
     }
+}
 
-    fn cache_of(&self, key: &str) -> Option<&Arc<Cache>> {
-        let (prefix, cache) = self.by_prefix.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        key.starts_with(prefix.as_str()).then_some(cache)
+fn change(map: &BTreeMap<String, Arc<Cache>>, event: WatchEvent) -> Option<(&Arc<Cache>, Change)> {
+    match event {
+        WatchEvent::Put(kv) => {
+            let cache = cache_of(map, &kv.key)?;
+            Some((cache, Change::Put(read(&kv.key, kv.mod_revision, kv.value, cache)?)))
+        }
+        WatchEvent::Delete { key, revision, .. } => {
+            let cache = cache_of(map, &key)?;
+            Some((cache, Change::Delete { key, revision }))
+        }
+        WatchEvent::Progress(_) => None,
     }
+}
+
+/// An entry of a stored value; one that is no object is left out.
+fn read(key: &str, revision: Revision, value: Bytes, cache: &Cache) -> Option<Arc<Entry>> {
+    let entry = Entry::new(key, revision, value, cache.rules).map(Arc::new);
+    if entry.is_none() {
+        warn!(key, "stored value is not an object, left out");
+    }
+    entry
+}
+
+fn cache_of<'a>(map: &'a BTreeMap<String, Arc<Cache>>, key: &str) -> Option<&'a Arc<Cache>> {
+    let (prefix, cache) = map.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+    key.starts_with(prefix.as_str()).then_some(cache)
 }

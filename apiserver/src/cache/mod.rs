@@ -7,6 +7,7 @@
 
 pub mod entry;
 pub mod follower;
+pub mod frames;
 pub mod snapshot;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use pintle_store::Revision;
 use tokio::sync::watch;
 
 use self::entry::Entry;
+use self::frames::Frames;
 use self::snapshot::Snapshot;
 use crate::registry::Rules;
 
@@ -46,10 +48,14 @@ pub struct Cache {
     /// Selectable fields come from here.
     pub rules: &'static Rules,
     published: RwLock<Published>,
+    /// Held while something is published: one at a time.
+    publishing: Mutex<()>,
     /// Raised after each publication: what watchers wait for.
     changed: watch::Sender<u64>,
     /// Older states that paged lists still need.
     retained: Mutex<VecDeque<Retained>>,
+    /// What watchers were sent last.
+    pub frames: Frames,
 }
 
 #[derive(Debug)]
@@ -90,7 +96,8 @@ pub enum Lost {
 impl Cache {
     /// An empty cache of the keys under `prefix`.
     pub fn new(prefix: String, rules: &'static Rules) -> Self {
-        Self { prefix, rules, published: RwLock::default(), changed: watch::channel(0).0, retained: Mutex::default() }
+        let (published, publishing, retained, frames) = Default::default();
+        Self { prefix, rules, published, publishing, changed: watch::channel(0).0, retained, frames }
     }
 
     /// Keeps a state for the next pages of a list.
@@ -162,8 +169,23 @@ impl Cache {
         cursor.next >= published.first + published.ring.len() as u64
     }
 
+    /// Gives a cache that was added later its objects as they were at a revision. False: it knows of a later change.
+    fn fill(&self, snapshot: Snapshot, revision: Revision) -> bool {
+        let _alone = self.publishing.lock();
+        let known = self.published.read().revision;
+        if known <= revision {
+            self.replace(snapshot, revision);
+        }
+        known <= revision
+    }
+
     /// Replaces everything; watchers have to start anew.
     fn reset(&self, snapshot: Snapshot, revision: Revision) {
+        let _alone = self.publishing.lock();
+        self.replace(snapshot, revision);
+    }
+
+    fn replace(&self, snapshot: Snapshot, revision: Revision) {
         {
             let mut published = self.published.write();
             published.first += published.ring.len() as u64 + 1;
@@ -175,13 +197,20 @@ impl Cache {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Publishes changes, in order.
+    /// Publishes changes, in order; those that the objects it began with show already are passed over.
     fn apply(&self, changes: Vec<Change>) {
-        let mut snapshot = (*self.published.read().snapshot).clone();
+        let _alone = self.publishing.lock();
+        let (mut snapshot, known) = {
+            let published = self.published.read();
+            ((*published.snapshot).clone(), published.forgotten)
+        };
         let mut events = Vec::with_capacity(changes.len());
         let mut newest = 0;
         for change in changes {
             let revision = change.revision();
+            if revision <= known {
+                continue;
+            }
             newest = newest.max(revision);
             let event = match change {
                 Change::Put(entry) => Event { revision, before: snapshot.insert(entry.clone()), now: Some(entry) },
@@ -265,6 +294,21 @@ mod tests {
         cache.apply(vec![put("a", 6), put("b", 7), put("c", 8)]);
         let events = cache.events(&mut cursor, 10).unwrap();
         assert_eq!(events.iter().map(|event| event.revision).collect::<Vec<_>>(), [8]);
+    }
+
+    #[test]
+    fn a_cache_that_is_added_is_filled_with_nothing_older_than_it_has_seen() {
+        let cache = Cache::new("/p/".into(), &Rules::NONE);
+        let snapshot = |revision| match put("a", revision) {
+            Change::Put(entry) => Snapshot::from_sorted(vec![entry]),
+            Change::Delete { .. } => Snapshot::default(),
+        };
+        cache.apply(vec![put("b", 5)]);
+        assert!(!cache.fill(snapshot(4), 4), "b is newer than the listing");
+        assert!(cache.fill(snapshot(4), 6));
+        cache.apply(vec![put("b", 5), put("c", 7)]);
+        let names: Vec<String> = cache.snapshot().0.range("/p/", None).map(|entry| entry.key.to_string()).collect();
+        assert_eq!(names, ["/p/a", "/p/c"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{Answer, Call, meta, modify, present, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
-use crate::registry::{self, Context, Generation, disabled};
+use crate::registry::{self, Context, Generation, Metadata, disabled};
 
 /// How often a generated name that is taken is replaced.
 const GENERATE_TRIES: usize = 8;
@@ -63,6 +63,9 @@ pub async fn create_applied(call: &Call, applied: &Value, dry_run: bool) -> Resu
     let resource = &call.resource;
     let mut object = managed::apply(call, None, applied)?;
     meta::check_namespace(&mut object, &call.info.namespace, resource.namespaced)?;
+    if resource.custom.is_some() && meta::text(&object, "name").is_empty() {
+        return Err(super::update::nameless(call));
+    }
     if meta::text(&object, "name") != call.info.name {
         let message = format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -98,7 +101,7 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     let rules = resource.rules;
     let context = Context { labelled, ..call.context() };
     codec::to_stored(call, &mut object);
-    admission::mutate(call, Operation::Create, &mut object, None).await?;
+    admission::mutate(call, Operation::Create, &mut object).await?;
     if let Some(prepare) = rules.prepare_create {
         prepare(&context, &mut object);
     }
@@ -118,7 +121,7 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
         return Err(ApiError::invalid(&resource.group_kind(), &name, errors));
     }
     registry::warnings(rules, &context, &object, None).into_iter().for_each(|warning| call.warn(warning));
-    if let Some(complete) = rules.complete_create {
+    if let Some(complete) = rules.complete {
         complete(&mut object);
     }
     let reservation = admission::admit(call, Operation::Create, &object, None, dry_run, reservation).await?;
@@ -158,11 +161,14 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
 fn faults(call: &Call, context: &Context<'_>, object: &Value) -> ErrorList {
     let rules = call.resource.rules;
     let own = rules.validate_create.map(|validate| validate(context, object)).unwrap_or_default();
-    if rules.metadata_last && !own.is_empty() {
+    if rules.metadata == Metadata::Among || rules.metadata == Metadata::Alone && !own.is_empty() {
         return own;
     }
     let mut errors = meta::validate_new(object, call.resource.namespaced, rules);
     errors.extend(own);
+    if let Some(custom) = &call.resource.custom {
+        errors.extend(custom.validate(object, None));
+    }
     errors.once_each()
 }
 

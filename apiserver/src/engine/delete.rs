@@ -259,7 +259,24 @@ fn plan(call: &Call, object: &Value, options: &DeleteOptions) -> Step {
         return plan_namespace(object, propagation, call.now);
     }
     let grace = if is_pod(call) { pod_grace(object, options.grace) } else { 0 };
+    if let Some(finalizer) = resource.rules.deletion_finalizer
+        && !meta::is_deleting(object)
+    {
+        return Step::Mark(held(object, finalizer, call.now));
+    }
     plan_object(object, grace, propagation, call.now)
+}
+
+/// The object on its way out, which somebody has to clear first.
+fn held(object: &Value, finalizer: &str, now: jiff::Timestamp) -> Value {
+    let mut new = object.clone();
+    let mut finalizers = meta::finalizers(object);
+    if !finalizers.iter().any(|one| one == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        meta::set_finalizers(&mut new, finalizers);
+    }
+    meta::set(&mut new, "deletionTimestamp", json!(meta::timestamp(now)));
+    new
 }
 
 fn plan_object(object: &Value, grace: i64, propagation: Option<Propagation>, now: jiff::Timestamp) -> Step {
@@ -370,7 +387,10 @@ pub async fn delete_collection(call: &Call, body: &[u8]) -> Answer {
         match delete_object(&one, &options).await {
             Ok(Deleted::Gone(mut value) | Deleted::Going(mut value)) => {
                 codec::to_served(call, &mut value);
-                create_item(&mut value);
+                match call.resource.custom {
+                    Some(_) => value = pintle_machinery::codec::json::with_fields_as_json(&value).into_owned(),
+                    None => create_item(&mut value),
+                }
                 items.push(value);
             }
             Err(ApiError::NotFound { .. }) => {}
@@ -378,7 +398,7 @@ pub async fn delete_collection(call: &Call, body: &[u8]) -> Answer {
         }
     }
     let list = json!({
-        "kind": format!("{}List", call.resource.kind),
+        "kind": call.resource.list_kind(),
         "apiVersion": call.resource.api_version(),
         "metadata": {"resourceVersion": page.revision.to_string()},
         "items": items,

@@ -1,5 +1,7 @@
 //! The query parameters of list and watch: selectors, resource version, paging.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pintle_machinery::field_path::{ErrorList, Path};
@@ -9,6 +11,7 @@ use pintle_store::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::entry::Entry;
+use crate::custom::{Custom, object};
 use crate::http::query::Query;
 use crate::resource::Resource;
 
@@ -21,12 +24,19 @@ pub struct Selection {
     pub fields: field::Selector,
     /// Fields that the served form names otherwise than the stored one: (served, stored).
     aliases: &'static [(&'static str, &'static str)],
+    /// Other fields are looked for in the object itself.
+    custom: Option<Arc<Custom>>,
 }
 
 impl Selection {
     /// All of them.
     pub fn everything() -> Self {
-        Self { labels: label::Selector::everything(), fields: field::Selector::everything(), aliases: &[] }
+        Self {
+            labels: label::Selector::everything(),
+            fields: field::Selector::everything(),
+            aliases: &[],
+            custom: None,
+        }
     }
 
     /// Parses both selectors; the fields must be ones that the resource offers.
@@ -42,11 +52,14 @@ impl Selection {
         for term in fields.terms() {
             let rules = resource.rules;
             let offered = ["metadata.name", "metadata.namespace"].iter().chain(rules.fields);
+            if resource.custom.as_ref().is_some_and(|custom| custom.fields.contains(&term.field)) {
+                continue;
+            }
             if !offered.chain(rules.field_aliases.iter().map(|(served, _)| served)).any(|field| *field == term.field) {
                 return Err(unknown_field(&term.field, resource));
             }
         }
-        Ok(Self { labels, fields, aliases: resource.rules.field_aliases })
+        Ok(Self { labels, fields, aliases: resource.rules.field_aliases, custom: resource.custom.clone() })
     }
 
     /// There is nothing to check.
@@ -58,7 +71,16 @@ impl Selection {
     pub fn matches(&self, entry: &Entry) -> bool {
         (self.labels.is_everything() || self.labels.matches(&entry.labels))
             && (self.fields.is_everything()
-                || self.fields.matches(|name| entry.fields.get(self.stored_field(name)).cloned()))
+                || self.fields.matches(|name| {
+                    entry.fields.get(self.stored_field(name)).cloned().or_else(|| self.custom_field(entry, name))
+                }))
+    }
+
+    fn custom_field(&self, entry: &Entry, name: &str) -> Option<String> {
+        let custom = self.custom.as_ref()?;
+        let mut object = entry.value();
+        object::read(custom, &mut object);
+        custom.field(&object, name)
     }
 
     fn stored_field<'a>(&self, name: &'a str) -> &'a str {

@@ -117,18 +117,8 @@ pub fn check_namespace(object: &mut Value, namespace: &str, namespaced: bool) ->
 
 /// Errors in a new object's metadata.
 pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorList {
-    let mut errors = ErrorList::new();
+    let mut errors = names_faults(object, rules);
     let path = Path::new("metadata");
-    let check_name = rules.validate_name.unwrap_or(subdomain_name);
-    let (name, generate) = (text(object, "name"), text(object, "generateName"));
-    if !generate.is_empty() && !rules.names_itself {
-        errors.invalid_each(&path.child("generateName"), generate, check_name(generate, true));
-    }
-    match name {
-        "" => errors.required(&path.child("name"), "name or generateName is required"),
-        _ if rules.names_itself => {}
-        name => errors.invalid_each(&path.child("name"), name, check_name(name, false)),
-    }
     let namespace = text(object, "namespace");
     match (namespaced, namespace.is_empty()) {
         (true, true) => errors.required(&path.child("namespace"), ""),
@@ -139,7 +129,28 @@ pub fn validate_new(object: &Value, namespaced: bool, rules: &Rules) -> ErrorLis
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
         errors.invalid(&path.child("generation"), generation, "must be greater than or equal to 0");
     }
-    errors.extend(validate_common(object, rules));
+    errors.extend(validate_common(object));
+    errors.extend(qualified_finalizers(object));
+    if !rules.free_finalizers {
+        errors.extend(known_finalizers(object));
+    }
+    errors
+}
+
+/// Errors in a name and in what it is made of.
+fn names_faults(object: &Value, rules: &Rules) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("metadata");
+    let check_name = rules.validate_name.unwrap_or(subdomain_name);
+    let (name, generate) = (text(object, "name"), text(object, "generateName"));
+    if !generate.is_empty() && !rules.names_itself {
+        errors.invalid_each(&path.child("generateName"), generate, check_name(object, generate, true));
+    }
+    match name {
+        "" => errors.required(&path.child("name"), "name or generateName is required"),
+        _ if rules.names_itself => {}
+        name => errors.invalid_each(&path.child("name"), name, check_name(object, name, false)),
+    }
     errors
 }
 
@@ -166,19 +177,34 @@ pub fn single_owners(call: &super::Call, object: &mut Value) {
     }
 }
 
-/// Errors in an updated object's metadata.
+/// Errors in an updated object's metadata: those that any object's may have, then those of the change, which upstream's
+/// rules for kinds find once more.
 pub fn validate_update(new: &Value, old: &Value, rules: &Rules) -> ErrorList {
     let mut errors = ErrorList::new();
-    let path = Path::new("metadata");
     let generate = text(new, "generateName");
-    let of_prefix = path.child("generateName");
-    let in_path = if generate.is_empty() { Vec::new() } else { names::path_segment(&format!("{generate}a")) };
-    errors.invalid_each(&of_prefix, generate, in_path.clone());
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if new["metadata"][field] != old["metadata"][field] {
-            errors.invalid(&path.child(field), new["metadata"][field].clone(), "field is immutable");
-        }
+    if !generate.is_empty() {
+        let of_prefix = Path::new("metadata").child("generateName");
+        errors.invalid_each(&of_prefix, generate, names::path_segment(&format!("{generate}a")));
     }
+    errors.extend(validate_common(new));
+    errors.extend(qualified_finalizers(new));
+    let changes = change_faults(new, old);
+    errors.extend(changes.clone());
+    errors.extend(changes);
+    if !rules.free_finalizers {
+        errors.extend(known_finalizers(new));
+    }
+    if rules.renames {
+        errors.extend(names_faults(new, rules));
+        errors.extend(validate_common(new));
+    }
+    if rules.tells_again { errors } else { errors.once_each() }
+}
+
+/// What an update may not do to metadata.
+fn change_faults(new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("metadata");
     if is_deleting(old) {
         let known = finalizers(old);
         let added: Vec<_> = finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
@@ -191,16 +217,17 @@ pub fn validate_update(new: &Value, old: &Value, rules: &Rules) -> ErrorList {
             errors.forbidden(&path.child("finalizers"), detail);
         }
     }
-    errors.extend(validate_common(new, rules));
-    if rules.renames && !generate.is_empty() {
-        let check_name = rules.validate_name.unwrap_or(subdomain_name);
-        let more = check_name(generate, true).into_iter().filter(|fault| !in_path.contains(fault));
-        errors.invalid_each(&of_prefix, generate, more.collect());
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if new["metadata"][field] != old["metadata"][field] {
+            errors.invalid(&path.child(field), new["metadata"][field].clone(), "field is immutable");
+        }
     }
+    errors.extend(validate_common(new));
     errors
 }
 
-fn validate_common(object: &Value, rules: &Rules) -> ErrorList {
+/// Labels, annotations and owners.
+fn validate_common(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("metadata");
     let metadata = &object["metadata"];
@@ -220,14 +247,25 @@ fn validate_common(object: &Value, rules: &Rules) -> ErrorList {
         errors.too_long(&annotations, ANNOTATIONS_LIMIT);
     }
     errors.extend(validate_owners(metadata, &path.child("ownerReferences")));
-    let path = path.child("finalizers");
-    let finalizers = finalizers(object);
-    for finalizer in &finalizers {
-        errors.invalid_each(&path, finalizer, names::qualified(finalizer));
+    errors
+}
+
+fn qualified_finalizers(object: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let path = Path::new("metadata").child("finalizers");
+    for finalizer in finalizers(object) {
+        errors.invalid_each(&path, &finalizer, names::qualified(&finalizer));
     }
-    for (index, finalizer) in finalizers.into_iter().enumerate() {
-        let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str());
-        if !finalizer.contains('/') && !standard && !rules.free_finalizers {
+    errors
+}
+
+/// Finalizers are the server's own, or somebody's.
+fn known_finalizers(object: &Value) -> ErrorList {
+    const OWN: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let mut errors = ErrorList::new();
+    let path = Path::new("metadata").child("finalizers");
+    for (index, finalizer) in finalizers(object).into_iter().enumerate() {
+        if !finalizer.contains('/') && !OWN.contains(&finalizer.as_str()) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&path.index(index), finalizer, detail);
         }
@@ -268,7 +306,7 @@ fn reference(owner: &Value) -> String {
 }
 
 /// The usual rule of names.
-fn subdomain_name(name: &str, prefix: bool) -> Vec<String> {
+fn subdomain_name(_object: &Value, name: &str, prefix: bool) -> Vec<String> {
     names::dns1123_subdomain(&mask_trailing_dash(name, prefix))
 }
 
@@ -326,5 +364,23 @@ mod tests {
         assert_eq!(new["metadata"]["uid"], "1");
         assert_eq!(new["metadata"]["generation"], 3);
         assert_eq!(validate_update(&new, &old, &Rules::NONE).len(), 2);
+    }
+
+    #[test]
+    fn an_update_tells_what_any_object_may_have_first() {
+        let old = json!({"metadata": {"name": "a", "namespace": "n"}});
+        let new = json!({"metadata": {"name": "a", "namespace": "n", "generateName": "A/b", "labels": {"a b": "c"},
+            "deletionGracePeriodSeconds": 8080, "finalizers": ["x"]}});
+        let told = |rules: Rules| -> Vec<String> {
+            let errors = validate_update(&new, &old, &rules);
+            errors.iter().filter_map(|error| Some(error.field.strip_prefix("metadata.")?.to_owned())).collect()
+        };
+        let (labels, grace) = ("labels", "deletionGracePeriodSeconds");
+        assert_eq!(told(Rules::NONE), ["generateName", labels, grace, "finalizers[0]"]);
+        let mut rules = Rules { tells_again: true, free_finalizers: true, ..Rules::NONE };
+        let again = ["generateName", labels, grace, labels, grace, labels];
+        assert_eq!(told(rules), again);
+        rules.renames = true;
+        assert_eq!(told(rules), [&again[..], &["generateName", labels]].concat());
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::managed_fields::FieldSet;
 use pintle_machinery::status::{ApiError, Status, quoted};
 use pintle_store::{KeyValue, Revision};
 use serde_json::{Value, json};
@@ -59,8 +60,8 @@ pub struct Current {
 impl Current {
     /// From what the store returned.
     pub fn parse(kv: KeyValue) -> Result<Self, ApiError> {
-        let mut value: Value =
-            serde_json::from_slice(&kv.value).map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
+        let mut value = pintle_machinery::codec::json::parse_stored(&kv.value)
+            .map_err(|error| ApiError::Internal(format!("stored object: {error}")))?;
         meta::set(&mut value, "resourceVersion", json!(kv.mod_revision.to_string()));
         Ok(Self { value, bytes: kv.value, revision: kv.mod_revision, stale: kv.stale })
     }
@@ -123,7 +124,7 @@ async fn attempt(
     let mut new = make(&old_served)?;
     check_identity(call, &mut new)?;
     match starting_version(&new)? {
-        None if resource.rules.versioned_update => return Err(unversioned(call)),
+        None if resource.rules.versioned_update && call.info.subresource != "scale" => return Err(unversioned(call)),
         Some(version) if version != old.revision.to_string() => {
             return Err(ApiError::modified(&call.group_resource(), &call.info.name));
         }
@@ -183,7 +184,7 @@ async fn prepare(
     let rules = resource.rules;
     let context = call.context();
     meta::carry_over(new, &old.value);
-    admission::mutate(call, Operation::Update, new, Some(&old.value)).await?;
+    admission::mutate(call, Operation::Update, new).await?;
     confine(call, new, &old.value);
     if let Some(prepare) = rules.prepare_update {
         prepare(&context, new, &old.value);
@@ -203,12 +204,18 @@ async fn prepare(
     if let Some(validate) = rules.validate_update {
         errors.extend(validate(&context, new, &old.value));
     }
-    let errors = errors.once_each();
+    if let Some(custom) = &resource.custom {
+        errors.extend(custom.validate(new, Some(&old.value)));
+    }
+    let errors = if rules.tells_again { errors } else { errors.once_each() };
     if !errors.is_empty() {
         reservation.undo(call).await;
         return Err(ApiError::invalid(&resource.group_kind(), &call.info.name, errors));
     }
     registry::warnings(rules, &context, new, Some(&old.value)).into_iter().for_each(|warning| call.warn(warning));
+    if let Some(complete) = rules.complete {
+        complete(new);
+    }
     admission::admit(call, Operation::Update, new, Some(&old.value), dry_run, reservation).await
 }
 
@@ -273,6 +280,16 @@ fn confine(call: &Call, new: &mut Value, old: &Value) {
             }
             return;
         }
+        "status" if call.resource.custom.is_some() => {
+            let status = new["status"].take();
+            let managed = new["metadata"]["managedFields"].take();
+            let version = new["metadata"]["resourceVersion"].take();
+            *new = old.clone();
+            put(new, "status", status);
+            meta::set(new, "managedFields", managed);
+            meta::set(new, "resourceVersion", version);
+            return;
+        }
         "status" | "approval" => {
             for path in call.resource.rules.reset_by_status {
                 match *path {
@@ -302,6 +319,15 @@ fn confine(call: &Call, new: &mut Value, old: &Value) {
     *new = kept;
 }
 
+/// Sets a top-level field; null is none.
+fn put(object: &mut Value, field: &str, value: Value) {
+    match (object.as_object_mut(), value) {
+        (Some(map), Value::Null) => drop(map.remove(field)),
+        (Some(map), value) => drop(map.insert(field.to_owned(), value)),
+        _ => {}
+    }
+}
+
 /// Makes a field of a top-level field what it is in `from`.
 fn copy_at(object: &mut Value, from: &Value, outer: &str, inner: &str) {
     if !object[outer].is_object() {
@@ -326,8 +352,12 @@ fn counts(call: &Call, new: &Value, old: &Value) -> bool {
         Generation::Later => &[],
         Generation::None | Generation::First => return false,
     };
+    // A custom object's status is content where it is no subresource.
+    let has_status = call.resource.custom.as_ref().is_none_or(|custom| custom.has_status);
     let changed = |new: &Value| {
-        content_changed(new, old) || fields.iter().any(|field| new["metadata"][*field] != old["metadata"][*field])
+        content_changed(new, old)
+            || (!has_status && new["status"] != old["status"])
+            || fields.iter().any(|field| new["metadata"][*field] != old["metadata"][*field])
     };
     // What the store makes the same is the same.
     changed(new) && {
@@ -345,7 +375,11 @@ fn content_changed(new: &Value, old: &Value) -> bool {
 
 /// The same object but for times in its managed fields and resource version.
 fn same(new: &Value, old: &Value) -> bool {
-    let entry = |name: &str, new: &Value, old: &Value| name == "time" || new == old;
+    let entry = |name: &str, new: &Value, old: &Value| match name {
+        "time" => true,
+        "fieldsV1" => same_fields(new, old),
+        _ => new == old,
+    };
     let metadata = |name: &str, new: &Value, old: &Value| match (name, new.as_array(), old.as_array()) {
         ("resourceVersion", ..) => true,
         ("managedFields", Some(new), Some(old)) => {
@@ -353,7 +387,13 @@ fn same(new: &Value, old: &Value) -> bool {
         }
         _ => new == old,
     };
-    alike(new, old, &|name, new, old| if name == "metadata" { alike(new, old, &metadata) } else { new == old })
+    alike(new, old, &|name, new, old| name == "metadata" || new == old)
+        && alike(&new["metadata"], &old["metadata"], &metadata)
+}
+
+/// The same fields: texts that differ may say the same.
+fn same_fields(new: &Value, old: &Value) -> bool {
+    new == old || FieldSet::decode(new) == FieldSet::decode(old)
 }
 
 /// Both are alike in every field that either has; one that is absent is null.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Response, StatusCode};
+use pintle_machinery::codec::json;
 use pintle_machinery::status::ApiError;
 use serde_json::{Value, json};
 
@@ -32,10 +33,14 @@ pub fn with_body(status: StatusCode, content_type: &str, body: Body) -> Response
 /// A stored object (bytes without resource version) as the answer to get, create, update, patch.
 pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> Answer {
     let spliced = entry::splice(bytes, revision).filter(|_| revision > 0);
-    let plain = call.accepted.encoding == Encoding::Json && call.accepted.form == Form::Object && !call.accepted.pretty;
-    match spliced {
-        Some(json) if plain && call.resource.serves_stored_form() => {
+    let as_stored = call.accepted.form == Form::Object && call.resource.serves_stored_form();
+    match (spliced, call.accepted.encoding) {
+        (Some(json), Encoding::Json) if as_stored && !call.accepted.pretty => {
             Ok(self::bytes(status, Encoding::Json.media_type(), json))
+        }
+        (Some(_), Encoding::Protobuf) if as_stored => {
+            let bytes = codec::protobuf_stored(call, bytes, revision)?;
+            Ok(self::bytes(status, Encoding::Protobuf.media_type(), bytes))
         }
         _ => {
             let mut value: Value =
@@ -51,6 +56,11 @@ pub fn stored(call: &Call, status: StatusCode, bytes: &[u8], revision: i64) -> A
 
 /// An object in its stored form as the answer.
 pub fn stored_value(call: &Call, status: StatusCode, value: Value) -> Answer {
+    let value = match call.accepted.form {
+        Form::Object => value,
+        // Views have parts of the object anywhere.
+        Form::Table(_) | Form::Metadata(_) => json::with_fields_as_json(&value).into_owned(),
+    };
     match call.accepted.form {
         Form::Object => {
             let mut value = value;

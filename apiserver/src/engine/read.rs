@@ -209,13 +209,18 @@ fn list_value(call: &Call, page: &Page, meta: Value) -> Value {
         .map(|entry| {
             let mut value = entry.value();
             codec::to_served(call, &mut value);
-            if let Some(map) = value.as_object_mut() {
+            if call.resource.custom.is_none()
+                && let Some(map) = value.as_object_mut()
+            {
                 map.remove("kind");
                 map.remove("apiVersion");
             }
             value
         })
         .collect();
-    json!({"kind": format!("{}List", call.resource.kind), "apiVersion": call.resource.api_version(),
-           "metadata": meta, "items": items})
+    let mut meta = meta;
+    if call.resource.custom.is_some() && meta["continue"].is_null() {
+        meta["continue"] = json!("");
+    }
+    json!({"kind": call.resource.list_kind(), "apiVersion": call.resource.api_version(), "metadata": meta, "items": items})
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::present::partial_metadata;
 use crate::codec;
+use crate::custom::columns;
 use crate::http::query::Query;
 use crate::registry::{Column, Rules};
 
@@ -33,7 +34,7 @@ impl Include {
 }
 
 /// Columns of kinds that have none of their own.
-const DEFAULT_COLUMNS: [Column; 2] = [
+pub const DEFAULT_COLUMNS: [Column; 2] = [
     Column {
         name: "Name",
         ty: "string",
@@ -63,6 +64,17 @@ pub fn render(call: &Call, objects: &[Value], meta: Value, include: Include, v1:
         codec::to_served(call, &mut served);
         served
     };
+    if let Some(custom) = &call.resource.custom {
+        let objects: Vec<Value> = objects.iter().map(shown).collect();
+        let row =
+            |object: &Value| row(columns::cells(&custom.columns, object, call.now), object, include, v1, &Value::clone);
+        return table(
+            objects.iter().map(row).collect(),
+            headings.then(|| columns::definitions(&custom.columns)),
+            meta,
+            v1,
+        );
+    }
     render_by(call.resource.rules, call, objects, meta, (include, v1, headings), &shown)
 }
 
@@ -80,21 +92,22 @@ fn render_by(
     (include, v1, headings): (Include, bool, bool),
     shown: &dyn Fn(&Value) -> Value,
 ) -> Value {
-    let row = |object: &Value| {
-        let carried = match include {
-            Include::None => Value::Null,
-            Include::Metadata => partial_metadata(object, v1),
-            Include::Object => shown(object),
-        };
-        json!({"cells": cells(object, rules, call.now), "object": carried})
-    };
-    let rows: Vec<Value> = objects.iter().map(row).collect();
+    let rows = objects.iter().map(|object| row(cells(object, rules, call.now), object, include, v1, shown)).collect();
     let columns = if rules.columns.is_empty() { &DEFAULT_COLUMNS[..] } else { rules.columns };
-    let definition = |column: &Column| {
-        json!({"name": column.name, "type": column.ty, "format": column.format,
-               "description": column.description, "priority": column.priority})
+    table(rows, headings.then(|| columns.iter().map(Column::definition).collect()), meta, v1)
+}
+
+/// One row.
+fn row(cells: Vec<Value>, object: &Value, include: Include, v1: bool, shown: &dyn Fn(&Value) -> Value) -> Value {
+    let carried = match include {
+        Include::None => Value::Null,
+        Include::Metadata => partial_metadata(object, v1),
+        Include::Object => shown(object),
     };
-    let definitions = headings.then(|| columns.iter().map(definition).collect::<Vec<Value>>());
+    json!({"cells": cells, "object": carried})
+}
+
+fn table(rows: Vec<Value>, definitions: Option<Vec<Value>>, meta: Value, v1: bool) -> Value {
     json!({
         "kind": "Table",
         "apiVersion": if v1 { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" },
@@ -102,6 +115,14 @@ fn render_by(
         "columnDefinitions": definitions,
         "rows": rows,
     })
+}
+
+impl Column {
+    /// As a Table tells it.
+    pub fn definition(&self) -> Value {
+        json!({"name": self.name, "type": self.ty, "format": self.format,
+               "description": self.description, "priority": self.priority})
+    }
 }
 
 /// The cells of an object's row.

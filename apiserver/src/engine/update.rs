@@ -14,11 +14,7 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     meta::check_namespace(&mut object, &call.info.namespace, call.resource.namespaced)?;
     let name = meta::text(&object, "name");
     if name.is_empty() {
-        let message = format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.info.name
-        );
-        return Err(ApiError::BadRequest(message));
+        return Err(nameless(call));
     }
     if name != call.info.name {
         return Err(other_name(call, name));
@@ -35,6 +31,14 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     };
     let written = modify::modify_from(call, current, &make, Ownership::Update, dry_run).await?;
     answer(call, &written)
+}
+
+/// A body must name its object.
+pub fn nameless(call: &Call) -> ApiError {
+    let name = &call.info.name;
+    ApiError::BadRequest(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
 }
 
 /// A body that says which object it is about must be about the one that is there.

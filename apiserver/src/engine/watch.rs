@@ -1,6 +1,7 @@
 //! The watch verb: a place in the cache's ring of events, filtered and encoded for one client.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,17 +10,19 @@ use http::StatusCode;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::list_options::WatchOptions;
 use super::present;
 use super::table::{self, Include};
 use super::{Answer, Call, read, storage_error};
 use crate::cache::entry::Entry;
+use crate::cache::frames::Key;
 use crate::cache::{Cache, Cursor, Event, Lost};
 use crate::codec;
 use crate::http::body;
-use crate::http::negotiate::{Encoding, Form};
+use crate::http::negotiate::{Accepted, Encoding, Form};
 
 /// Bookmarks come about this often.
 const BOOKMARK: Duration = Duration::from_secs(60);
@@ -36,11 +39,15 @@ pub async fn watch(call: Call) -> Answer {
     let include = Include::parse(&call.query)?;
     let cache = read::cache(&call)?.clone();
     let content_type = call.accepted.content_type(true);
+    let deadline = Instant::now() + timeout(&call);
+    let next_bookmark = options.bookmarks.then(|| Instant::now() + BOOKMARK);
     let from_start = options.initial_events || options.revision.unwrap_or(0) == 0;
     let mut watcher = Watcher {
         prefix: call.resource.prefix(&call.info.namespace),
-        deadline: Instant::now() + timeout(&call),
-        next_bookmark: Instant::now() + BOOKMARK,
+        deadline,
+        next_bookmark,
+        timer: Box::pin(tokio::time::sleep_until(next_bookmark.unwrap_or(deadline).min(deadline))),
+        shutdown: Box::pin(call.state.shutdown.clone().cancelled_owned()),
         initial: VecDeque::new(),
         cursor: None,
         failed: None,
@@ -89,7 +96,11 @@ struct Watcher {
     /// The ring has been looked at to its end.
     drained: bool,
     deadline: Instant,
-    next_bookmark: Instant,
+    /// `None`: the client wants none.
+    next_bookmark: Option<Instant>,
+    /// Wakes at the next of both.
+    timer: Pin<Box<Sleep>>,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     done: bool,
 }
 
@@ -132,35 +143,38 @@ impl Watcher {
             }
             let out = self.ready();
             if !out.is_empty() {
-                return Some(out.into());
+                return Some(out.bytes());
             }
             if self.failed.is_some() || !self.drained {
                 continue;
             }
             let cursor = self.cursor.as_mut()?;
-            let shutdown = self.call.state.shutdown.clone();
             tokio::select! {
                 alive = cursor.wait() => if !alive { return None },
-                () = tokio::time::sleep_until(self.deadline) => return None,
-                () = tokio::time::sleep_until(self.next_bookmark), if self.options.bookmarks => return Some(self.bookmark()),
-                () = shutdown.cancelled() => return None,
+                () = &mut self.timer => {
+                    if self.deadline <= Instant::now() {
+                        return None;
+                    }
+                    return Some(self.bookmark());
+                }
+                () = &mut self.shutdown => return None,
             }
         }
     }
 
     /// What can be sent now.
-    fn ready(&mut self) -> Vec<u8> {
-        let mut out = Vec::new();
-        while out.len() < PART
+    fn ready(&mut self) -> Out {
+        let mut out = Out::default();
+        while out.joined.len() < PART
             && let Some(entry) = self.initial.pop_front()
         {
-            self.write(&mut out, "ADDED", &entry);
+            self.write(&mut out.joined, "ADDED", &entry);
         }
         if !self.initial.is_empty() {
             return out;
         }
         if let Some(revision) = self.announce.take() {
-            out.extend_from_slice(&self.bookmark_frame(revision, true));
+            out.push(self.bookmark_frame(revision, true));
         }
         let Some(cursor) = self.cursor.as_mut() else {
             self.drained = true;
@@ -181,16 +195,36 @@ impl Watcher {
         out
     }
 
-    fn event(&mut self, out: &mut Vec<u8>, event: &Event) {
+    fn event(&mut self, out: &mut Out, event: &Event) {
         let selection = &self.options.selection;
         let wanted = |entry: &Option<Arc<Entry>>| {
             entry.as_ref().is_some_and(|entry| entry.key.starts_with(&self.prefix) && selection.matches(entry))
         };
         match (wanted(&event.before), wanted(&event.now), &event.before, &event.now) {
-            (false, true, _, Some(now)) => self.write(out, "ADDED", now),
-            (true, true, _, Some(now)) => self.write(out, "MODIFIED", now),
-            (true, false, Some(before), _) => self.write(out, "DELETED", &before.at_revision(event.revision)),
+            (false, true, _, Some(now)) => self.push(out, "ADDED", now),
+            (true, true, _, Some(now)) => self.push(out, "MODIFIED", now),
+            (true, false, Some(before), _) => self.push(out, "DELETED", &before.at_revision(event.revision)),
             _ => {}
+        }
+    }
+
+    /// An event as all watchers of this form see it.
+    fn push(&mut self, out: &mut Out, kind: &'static str, entry: &Entry) {
+        let Accepted { form, encoding, .. } = self.call.accepted;
+        let shared = form == Form::Object && encoding != Encoding::Yaml && self.call.resource.serves_stored_form();
+        if !shared {
+            return self.write(out.join(), kind, entry);
+        }
+        let cache = self.cache.clone();
+        let key = Key { revision: entry.revision, kind, encoding };
+        let frame = cache.frames.get(key, || {
+            let mut frame = Vec::with_capacity(entry.size() + 64);
+            self.write(&mut frame, kind, entry);
+            self.failed.take().map_or(Ok(frame), Err)
+        });
+        match frame {
+            Ok(frame) => out.push(frame),
+            Err(error) => self.failed = Some(error),
         }
     }
 
@@ -228,16 +262,21 @@ impl Watcher {
     }
 
     fn bookmark(&mut self) -> Bytes {
-        self.next_bookmark = Instant::now() + BOOKMARK;
+        self.bookmark_at(Instant::now() + BOOKMARK);
         // What has been published up to this revision is in the ring: once that is drained, all of it has been sent.
         let revision = self.call.state.caches.revision();
         let mut out = self.ready();
         if !self.drained {
-            self.next_bookmark = Instant::now();
-            return out.into();
+            self.bookmark_at(Instant::now());
+            return out.bytes();
         }
-        out.extend_from_slice(&self.bookmark_frame(revision, false));
-        out.into()
+        out.push(self.bookmark_frame(revision, false));
+        out.bytes()
+    }
+
+    fn bookmark_at(&mut self, time: Instant) {
+        self.next_bookmark = Some(time);
+        self.timer.as_mut().reset(time.min(self.deadline));
     }
 
     fn bookmark_frame(&mut self, revision: Revision, initial_end: bool) -> Bytes {
@@ -275,6 +314,37 @@ impl Watcher {
                 json_frame("ERROR", &status)
             }
         }
+    }
+}
+
+/// What is sent in one go. One frame alone is not copied.
+#[derive(Default)]
+struct Out {
+    /// The first frame, if nothing has been joined.
+    only: Bytes,
+    joined: Vec<u8>,
+}
+
+impl Out {
+    fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.joined.is_empty()
+    }
+
+    /// For more than one frame.
+    fn join(&mut self) -> &mut Vec<u8> {
+        self.joined.extend_from_slice(&std::mem::take(&mut self.only));
+        &mut self.joined
+    }
+
+    fn push(&mut self, frame: Bytes) {
+        match self.is_empty() {
+            true => self.only = frame,
+            false => self.join().extend_from_slice(&frame),
+        }
+    }
+
+    fn bytes(self) -> Bytes {
+        if self.joined.is_empty() { self.only } else { self.joined.into() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A document as sections that are written one entry at a time: a whole document as a value would take tens of megabytes.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use pintle_machinery::schema::Schema;
@@ -10,10 +11,8 @@ use super::endpoints::Endpoint;
 use super::render;
 use super::schemas::{Notation, Schemas};
 
-/// What documents are about.
-const TITLE: &str = "Kubernetes";
-/// Version of the API.
-const VERSION: &str = "1.37";
+/// What documents are about, and the version of the API.
+pub const INFO: (&str, &str) = ("Kubernetes", "1.37");
 
 /// Takes a document's parts in order.
 pub trait Sink {
@@ -35,12 +34,16 @@ pub struct Document<'a> {
     pub endpoints: Vec<Endpoint>,
     /// Groups and versions whose options kinds are told; none: all.
     pub versions: Option<Vec<(String, String)>>,
+    /// Schemas of custom resources.
+    pub custom: BTreeMap<String, Value>,
+    /// Title and version.
+    pub info: (&'static str, &'static str),
 }
 
 impl Document<'_> {
     /// Writes it in a version's notation.
     pub fn write(&self, notation: Notation, sink: &mut impl Sink) -> io::Result<()> {
-        let info = json!({"title": TITLE, "version": VERSION});
+        let info = json!({"title": self.info.0, "version": self.info.1});
         let token = json!({"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization",
                            "in": "header"});
         let tokens = json!({"BearerToken": token});
@@ -75,7 +78,7 @@ impl Document<'_> {
     }
 
     fn schemas(&self, key: &str, notation: Notation, sink: &mut impl Sink) -> io::Result<()> {
-        let schemas = Schemas::new(self.schema, self.descriptions, notation, self.versions.as_deref());
+        let schemas = Schemas::new(self.schema, self.descriptions, notation, self.versions.as_deref(), &self.custom);
         let names = schemas.closure(&self.endpoints);
         if names.is_empty() {
             return Ok(());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pintle_machinery::schema::text::META;
 use pintle_machinery::schema::{Gvk, Schema};
 
+use super::custom;
 use super::descriptions::Descriptions;
 use super::operations::{self as verbs, Answered, Sent, Verb};
 use super::parameters::{self, Parameter};
@@ -69,7 +70,8 @@ struct Place<'a> {
 impl Maker<'_> {
     /// The endpoints of a document: discovery's own path and those of the resources.
     pub fn document(&self, key: &str, resources: &[Arc<Resource>]) -> Vec<Endpoint> {
-        let mut endpoints = vec![roots::endpoint(key)];
+        let builtin = resources.iter().all(|resource| resource.custom.is_none());
+        let mut endpoints: Vec<Endpoint> = builtin.then(|| roots::endpoint(key)).into_iter().collect();
         endpoints.extend(resources.iter().flat_map(|resource| self.resource(resource)));
         endpoints.retain(|endpoint| !endpoint.operations.is_empty());
         endpoints.sort_by(|left, right| left.path.cmp(&right.path));
@@ -88,11 +90,15 @@ impl Maker<'_> {
         if resource.namespaced {
             let all = |path: String, suffix: &str| Place { scope: "", ..at(path, suffix) };
             endpoints.push(self.endpoint(&all(format!("{root}/{name}"), "ForAllNamespaces"), &[verbs::LIST]));
-            let list = all(format!("{root}/watch/{name}"), "ListForAllNamespaces");
-            endpoints.push(self.endpoint(&list, &[verbs::WATCH_LIST]));
         }
-        endpoints.push(self.endpoint(&at(watched.clone(), "List"), &[verbs::WATCH_LIST]));
-        endpoints.push(self.endpoint(&at(format!("{watched}/{{name}}"), ""), &[verbs::WATCH]));
+        if resource.custom.is_none() {
+            if resource.namespaced {
+                let list = at(format!("{root}/watch/{name}"), "ListForAllNamespaces");
+                endpoints.push(self.endpoint(&Place { scope: "", ..list }, &[verbs::WATCH_LIST]));
+            }
+            endpoints.push(self.endpoint(&at(watched.clone(), "List"), &[verbs::WATCH_LIST]));
+            endpoints.push(self.endpoint(&at(format!("{watched}/{{name}}"), ""), &[verbs::WATCH]));
+        }
         let object = at(format!("{}/{{name}}", collection.path), "");
         endpoints.push(self.endpoint(&collection, &verbs::COLLECTION));
         endpoints.push(self.endpoint(&object, &verbs::OBJECT));
@@ -151,6 +157,13 @@ impl Maker<'_> {
             Sent::DeleteOptions => Some((format!("{META}.DeleteOptions"), false)),
             Sent::Patch => Some((format!("{META}.Patch"), true)),
         };
+        let own = Gvk::new(&resource.group, &resource.version, &resource.kind);
+        let custom = resource.custom.is_some();
+        let media = |builtin: &'static [&'static str], own: &'static [&'static str]| match builtin {
+            verbs::ANY => builtin,
+            _ if custom => own,
+            builtin => builtin,
+        };
         Operation {
             method: verb.method,
             tag: tag(&resource.group, &resource.version),
@@ -158,11 +171,15 @@ impl Maker<'_> {
             description: describe(place, verb),
             parameters: self.parameters(place, verb, &gvk.kind),
             body,
-            consumes: verb.consumes,
-            produces: verb.produces,
+            consumes: match verb.sent {
+                Sent::Patch => media(verb.consumes, custom::PATCHES),
+                _ if custom => custom::OBJECTS,
+                _ => verb.consumes,
+            },
+            produces: media(verb.produces, custom::OBJECTS),
             codes: verb.codes,
             answer: self.answer(resource, verb, &gvk),
-            action: Some((verb.action, gvk)),
+            action: Some((verb.action, if custom { own } else { gvk })),
         }
     }
 
@@ -170,7 +187,7 @@ impl Maker<'_> {
         Some(match verb.answered {
             Answered::Object => self.name(gvk),
             Answered::Deleted if resource.returns_deleted => self.name(gvk),
-            Answered::List => self.name(&Gvk { kind: format!("{}List", gvk.kind), ..gvk.clone() }),
+            Answered::List => self.name(&Gvk { kind: resource.list_kind(), ..gvk.clone() }),
             Answered::Deleted | Answered::Status => format!("{META}.Status"),
             Answered::Events => format!("{META}.WatchEvent"),
             Answered::Text => return None,
@@ -179,7 +196,10 @@ impl Maker<'_> {
 
     /// OpenAPI's name of a kind.
     fn name(&self, gvk: &Gvk) -> String {
-        self.schema.kind(&gvk.group, &gvk.version, &gvk.kind).map(|ty| ty.name.clone()).unwrap_or_default()
+        match self.schema.kind(&gvk.group, &gvk.version, &gvk.kind) {
+            Some(ty) => ty.name.clone(),
+            None => custom::name(gvk),
+        }
     }
 
     fn parameters(&self, place: &Place<'_>, verb: &Verb, kind: &str) -> Vec<Parameter> {
@@ -240,7 +260,7 @@ fn describe(place: &Place<'_>, verb: &Verb) -> String {
     let kind = &place.resource.kind;
     let of = place.sub.map_or_else(String::new, |sub| format!("{} of ", sub.name));
     let phrase = match verb.action {
-        "list" if !place.resource.allows("watch") => "list objects of kind {kind}",
+        "list" if !place.resource.allows("watch") || place.resource.custom.is_some() => "list objects of kind {kind}",
         _ => verb.phrase,
     };
     let one = format!("{of}{}{kind}", article(kind));

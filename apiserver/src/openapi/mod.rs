@@ -3,6 +3,7 @@
 //! Documents are made when they are first asked for and kept compressed; both notations, each in JSON and protobuf, come from
 //! the same endpoints and types.
 
+mod custom;
 mod descriptions;
 mod document;
 mod endpoints;
@@ -45,19 +46,23 @@ pub struct OpenApi {
 }
 
 impl OpenApi {
-    /// Of these resources.
-    pub fn new(schema: &'static Schema, resources: &[Arc<Resource>]) -> Self {
+    /// Of these resources. Pages of built-in ones stay what they are in `before`.
+    pub fn new(schema: &'static Schema, resources: &[Arc<Resource>], before: Option<&Self>) -> Self {
         let mut parts: BTreeMap<String, Vec<Arc<Resource>>> =
             roots::keys().map(|key| (key.to_owned(), Vec::new())).collect();
         for resource in resources {
             let key = endpoints::root(resource).trim_start_matches('/').to_owned();
             parts.entry(key).or_default().push(resource.clone());
-            if !resource.group.is_empty() {
+            if !resource.group.is_empty() && resource.custom.is_none() {
                 parts.entry(format!("apis/{}", resource.group)).or_default();
             }
         }
         let whole = Arc::new(Page::new(schema, Notation::V2, parts.clone()));
         let page = |(key, resources): (String, Vec<Arc<Resource>>)| {
+            let builtin = resources.iter().all(|resource| resource.custom.is_none());
+            if let Some(page) = before.filter(|_| builtin).and_then(|before| before.pages.get(&key)) {
+                return (key, page.clone());
+            }
             let part = [(key.clone(), resources)].into();
             (key, Arc::new(Page::new(schema, Notation::V3, part)))
         };

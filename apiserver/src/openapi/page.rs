@@ -10,6 +10,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use pintle_machinery::schema::Schema;
 
+use super::custom;
 use super::descriptions::{Descriptions, Texts};
 use super::document::{Document, Json, Sink};
 use super::endpoints::Maker;
@@ -116,7 +117,12 @@ impl Page {
         let mut endpoints: Vec<_> =
             self.parts.iter().flat_map(|(key, resources)| maker.document(key, resources)).collect();
         endpoints.sort_by(|left, right| left.path.cmp(&right.path));
-        Document { schema: self.schema, descriptions, endpoints, versions: self.versions() }.write(self.notation, sink)
+        let resources = || self.parts.values().flatten();
+        let custom = custom::schemas(resources(), self.notation);
+        let all_custom = resources().next().is_some() && resources().all(|resource| resource.custom.is_some());
+        let info = if all_custom { custom::INFO } else { super::document::INFO };
+        let versions = self.versions();
+        Document { schema: self.schema, descriptions, endpoints, versions, custom, info }.write(self.notation, sink)
     }
 
     /// A document of one version tells only of its own options kinds and the core group's.

@@ -6,6 +6,7 @@ use pintle_machinery::schema::text::META;
 use pintle_machinery::schema::{Field, ListKind, MapKind, Schema, StructId, StructType, Type};
 use serde_json::{Map, Value, json};
 
+use super::custom;
 use super::descriptions::Descriptions;
 use super::endpoints::{Endpoint, capital};
 
@@ -65,6 +66,8 @@ pub struct Schemas<'a> {
     /// Groups and versions whose options kinds are told: `None` for all that there are.
     versions: Option<&'a [(String, String)]>,
     unions: BTreeSet<StructId>,
+    /// Those of custom resources.
+    custom: &'a BTreeMap<String, Value>,
 }
 
 impl<'a> Schemas<'a> {
@@ -74,10 +77,11 @@ impl<'a> Schemas<'a> {
         descriptions: &'a Descriptions<'a>,
         notation: Notation,
         versions: Option<&'a [(String, String)]>,
+        custom: &'a BTreeMap<String, Value>,
     ) -> Self {
         let fields = schema.structs().iter().flat_map(|ty| &ty.fields);
         let unions = fields.filter_map(|field| union_of(&field.ty)).collect();
-        Self { schema, descriptions, notation, versions, unions }
+        Self { schema, descriptions, notation, versions, unions, custom }
     }
 
     /// The names of all types that the endpoints refer to, and that those refer to.
@@ -92,7 +96,9 @@ impl<'a> Schemas<'a> {
             if seen.contains(&name) {
                 continue;
             }
-            if let Some(ty) = self.schema.by_name(&name).filter(|ty| !self.is_union(ty)) {
+            if let Some(schema) = self.custom.get(&name) {
+                todo.extend(custom::referred(schema));
+            } else if let Some(ty) = self.schema.by_name(&name).filter(|ty| !self.is_union(ty)) {
                 let referred = ty.fields.iter().filter_map(|field| self.referred(&field.ty, field, 0));
                 todo.extend(referred.map(str::to_owned));
             }
@@ -103,6 +109,9 @@ impl<'a> Schemas<'a> {
 
     /// The schema of the type of that name.
     pub fn of(&self, name: &str) -> Value {
+        if let Some(schema) = self.custom.get(name) {
+            return schema.clone();
+        }
         let mut value = match (named(name, self.notation), self.schema.by_name(name)) {
             (Some(value), _) => value,
             (None, Some(ty)) if !self.is_union(ty) => self.structure(ty),

@@ -58,7 +58,7 @@ fn comparable(value: &mut Value) {
 #[test]
 fn the_whole_is_what_is_published() {
     let mut published = published();
-    let mut own = json(&OpenApi::new(pintle_api::schema(), &resources()).whole);
+    let mut own = json(&OpenApi::new(pintle_api::schema(), &resources(), None).whole);
     comparable(&mut published);
     comparable(&mut own);
     for part in ["paths", "definitions", "parameters"] {
@@ -76,7 +76,7 @@ fn the_whole_is_what_is_published() {
 
 #[test]
 fn descriptions_tell_the_values() {
-    let open = OpenApi::new(pintle_api::schema(), &resources());
+    let open = OpenApi::new(pintle_api::schema(), &resources(), None);
     let document = json(&open.pages["apis/apps/v1"]);
     let strategy = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentStrategy"]["properties"]["type"];
     let description = strategy["description"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn descriptions_tell_the_values() {
 
 #[test]
 fn a_part_has_just_its_own_paths() {
-    let open = OpenApi::new(pintle_api::schema(), &resources());
+    let open = OpenApi::new(pintle_api::schema(), &resources(), None);
     let paths = |key: &str| json(&open.pages[key])["paths"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(paths("apis/apps"), ["/apis/apps/"]);
     assert!(paths("apis/apps/v1").iter().all(|path| path.starts_with("/apis/apps/v1/")));
@@ -114,7 +114,7 @@ fn protobuf_is_by_the_tables() {
 
 #[tokio::test]
 async fn documents_are_found_by_their_hash() {
-    let open = OpenApi::new(pintle_api::schema(), &resources());
+    let open = OpenApi::new(pintle_api::schema(), &resources(), None);
     let none = HeaderMap::new();
     let index = open.answer("/openapi/v3", None, &none).await.unwrap();
     let index: Value = serde_json::from_slice(&index.into_body().collect().await.unwrap().to_bytes()).unwrap();

@@ -16,7 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod validate;
-mod value;
+pub mod value;
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Context<'a> {
 #[cfg(test)]
 impl Context<'static> {
     /// A request about nothing in particular.
-    const ANY: Self = Self {
+    pub(crate) const ANY: Self = Self {
         group: "",
         version: "v1",
         resource: "",
@@ -74,6 +74,9 @@ pub struct Column {
 /// Warnings about a write: (context, new, old).
 pub type Warnings = fn(&Context<'_>, &Value, Option<&Value>) -> Vec<String>;
 
+/// Faults of a name: (object, name, it is a prefix only).
+pub type NameRule = fn(&Value, &str, bool) -> Vec<String>;
+
 /// The deviations of one resource. All of it is optional.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
@@ -81,16 +84,16 @@ pub struct Rules {
     pub prepare_create: Option<fn(&Context<'_>, &mut Value)>,
     /// The same for an update: (context, new, old).
     pub prepare_update: Option<fn(&Context<'_>, &mut Value, &Value)>,
-    /// Adds to a valid new object what it gets when upstream's store reads it back.
-    pub complete_create: Option<fn(&mut Value)>,
+    /// Makes of a valid object, new or changed, what upstream's store makes of it when it reads it back.
+    pub complete: Option<fn(&mut Value)>,
     /// Errors of a new object (besides those of its metadata, which the engine checks).
     pub validate_create: Option<fn(&Context<'_>, &Value) -> ErrorList>,
     /// Errors of an update: (context, new, old).
     pub validate_update: Option<fn(&Context<'_>, &Value, &Value) -> ErrorList>,
     /// Warnings for the client about a created or updated object: (context, new, old).
     pub warnings: Option<Warnings>,
-    /// How the object's name is checked; `None`: DNS-1123 subdomain.
-    pub validate_name: Option<fn(&str, bool) -> Vec<String>>,
+    /// How an object's name or, if so, its prefix is checked; `None`: DNS-1123 subdomain.
+    pub validate_name: Option<NameRule>,
     /// Columns of the Table form; empty: Name and Created At.
     pub columns: &'static [Column],
     /// Cells of one object, as many as `columns`.
@@ -111,6 +114,8 @@ pub struct Rules {
     pub keeps_status: bool,
     /// Objects are held by `spec.finalizers` too.
     pub spec_finalizers: bool,
+    /// A deletion waits for whoever takes this finalizer away.
+    pub deletion_finalizer: Option<&'static str>,
     /// Objects go by themselves after that time without a write.
     pub ttl: Option<Duration>,
     /// Fields that a write to the resource itself doesn't own, besides the status where that is a subresource.
@@ -127,10 +132,12 @@ pub struct Rules {
     pub generates_prefix: bool,
     /// Finalizers may have names without a domain.
     pub free_finalizers: bool,
-    /// An update checks `generateName` as a creation does.
+    /// An update checks names as a creation does.
     pub renames: bool,
-    /// Faults of a new object's metadata are told only when it has no others.
-    pub metadata_last: bool,
+    /// Who checks a new object's metadata.
+    pub metadata: Metadata,
+    /// A fault that several rules of an update find is told by each.
+    pub tells_again: bool,
 }
 
 /// How `metadata.generation` is kept.
@@ -146,12 +153,23 @@ pub enum Generation {
     Later,
 }
 
+/// When faults of a new object's metadata are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metadata {
+    /// Before the kind's own.
+    First,
+    /// Only if there are no others.
+    Alone,
+    /// The kind's own rules tell them.
+    Among,
+}
+
 impl Rules {
     /// No deviation.
     pub const NONE: Rules = Rules {
         prepare_create: None,
         prepare_update: None,
-        complete_create: None,
+        complete: None,
         validate_create: None,
         validate_update: None,
         warnings: None,
@@ -166,6 +184,7 @@ impl Rules {
         created_by_update: false,
         keeps_status: false,
         spec_finalizers: false,
+        deletion_finalizer: None,
         ttl: None,
         reset_by_main: &[],
         reset_by_status: &["spec"],
@@ -175,9 +194,14 @@ impl Rules {
         generates_prefix: false,
         free_finalizers: false,
         renames: false,
-        metadata_last: false,
+        metadata: Metadata::First,
+        tells_again: false,
     };
 }
+
+/// What is common to all custom resources.
+pub static CUSTOM: Rules =
+    Rules { generation: Generation::Counted(&[]), versioned_update: true, reset_by_status: &[], ..Rules::NONE };
 
 /// Warnings about an object, new or changed.
 pub fn warnings(rules: &Rules, context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {

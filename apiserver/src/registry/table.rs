@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::core::prepare;
 use super::fields::{event_field, job_field, node_field, pod_field, replicas_field};
-use super::{Generation, Rules, cells, columns, names, validate};
+use super::{Generation, Metadata, Rules, cells, columns, names, validate};
 
 const NONE: Rules = Rules::NONE;
 /// Named after what the server shows of them only.
@@ -93,7 +93,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             validate_create: Some(validate::network::service),
             warnings: Some(validate::network::service_warnings),
             validate_update: Some(validate::network::service_update),
-            prepare_update: Some(prepare::service_update),
+            prepare_update: Some(crate::services::update),
+            complete: Some(crate::services::complete),
             validate_name: Some(names::label),
             fields: &["spec.clusterIP", "spec.type"],
             ..shown(columns::SERVICES, cells::services)
@@ -134,7 +135,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "namespaces",
         Rules {
             validate_update: Some(validate::config::namespace_update),
-            complete_create: Some(prepare::namespace_complete),
+            complete: Some(prepare::namespace_complete),
             renames: true,
             spec_finalizers: true,
             prepare_create: Some(prepare::namespace_create),
@@ -150,7 +151,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             created_by_update: true,
             ttl: Some(EVENT_TTL),
-            metadata_last: true,
+            metadata: Metadata::Alone,
             validate_name: Some(names::path_segment),
             free_finalizers: true,
             validate_create: Some(validate::events::core),
@@ -178,6 +179,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             created_by_update: true,
             ttl: Some(EVENT_TTL),
+            metadata: Metadata::Among,
             validate_create: Some(validate::events::newer),
             validate_update: Some(validate::events::newer_update),
             field_aliases: &[
@@ -345,7 +347,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             warnings: Some(validate::warnings::workload),
             disabled: &[("WorkloadWithJob", "spec.scheduling")],
-            complete_create: Some(prepare::job_complete),
+            complete: Some(prepare::job_complete),
             pod_spec: Some("spec.template.spec"),
             validate_create: Some(validate::job::job),
             validate_update: Some(validate::job::job_update),
@@ -384,7 +386,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "policy",
         "poddisruptionbudgets",
         Rules {
-            metadata_last: true,
+            metadata: Metadata::Alone,
             validate_name: Some(names::path_segment),
             free_finalizers: true,
             validate_create: Some(validate::workload::budget),
@@ -754,7 +756,8 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             versioned_update: true,
             validate_create: Some(validate::cluster::api_service),
             validate_update: Some(validate::cluster::api_service_update),
-            validate_name: Some(names::path_segment),
+            validate_name: Some(validate::cluster::api_service_name),
+            tells_again: true,
             ..shown(columns::APISERVICES, cells::apiservices)
         },
     ),
@@ -764,6 +767,9 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             validate_create: Some(validate::definitions::definition),
             validate_update: Some(validate::definitions::definition_update),
+            validate_name: Some(validate::definitions::definition_name),
+            deletion_finalizer: Some(crate::custom::controller::FINALIZER),
+            tells_again: true,
             prepare_create: Some(prepare::definition_create),
             generation: Generation::Counted(&[]),
             versioned_update: true,
@@ -788,6 +794,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             reset_by_status: &["spec", "metadata"],
             validate_create: Some(validate::devices::taint_rule),
             validate_update: Some(validate::devices::taint_rule_update),
+            prepare_update: Some(validate::devices::taint_rule_prepare),
             generation: Generation::Counted(&[]),
             versioned_update: true,
             ..shown(columns::DEVICETAINTRULES, cells::devicetaintrules)

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::codec;
 use crate::conversion::convert;
+use crate::custom::jsonpath::JsonPath;
 use crate::engine::modify::{self, Ownership};
 use crate::engine::patch::PatchKind;
 use crate::engine::table::{self, Include};
@@ -25,7 +26,7 @@ pub async fn handle(call: &Call, body: &[u8]) -> Answer {
     match call.info.verb.as_str() {
         "get" => {
             let current = modify::current(call).await?.ok_or_else(|| call.not_found())?;
-            answer(call, &scale_of(&current.value))
+            answer(call, &scale_of(call, &current.value))
         }
         "update" => {
             let scale = codec::decode_as(call, body, SCALE, "Scale")?;
@@ -72,7 +73,7 @@ type MakeScale<'a> = &'a (dyn Fn(&Value) -> Result<Value, ApiError> + Send + Syn
 
 async fn write(call: &Call, make: MakeScale<'_>, dry_run: bool) -> Answer {
     let change = |old: &Value| {
-        let scale = make(&scale_of(old))?;
+        let scale = make(&scale_of(call, old))?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             return Err(negative(call, replicas));
@@ -86,7 +87,7 @@ async fn write(call: &Call, make: MakeScale<'_>, dry_run: bool) -> Answer {
             return Err(ApiError::BadRequest(message));
         }
         let mut new = old.clone();
-        new["spec"]["replicas"] = json!(replicas);
+        set_replicas(call, &mut new, replicas);
         meta::set(&mut new, "resourceVersion", scale["metadata"]["resourceVersion"].clone());
         Ok(new)
     };
@@ -95,7 +96,7 @@ async fn write(call: &Call, make: MakeScale<'_>, dry_run: bool) -> Answer {
         serde_json::from_slice(&written.bytes).map_err(|error| ApiError::Internal(error.to_string()))?;
     meta::set(&mut value, "resourceVersion", json!(written.revision.to_string()));
     convert(&mut value, call.resource.stored(), call.resource.served());
-    answer(call, &scale_of(&value))
+    answer(call, &scale_of(call, &value))
 }
 
 fn negative(call: &Call, replicas: i64) -> ApiError {
@@ -106,24 +107,54 @@ fn negative(call: &Call, replicas: i64) -> ApiError {
     ApiError::invalid(&pintle_machinery::status::GroupResource::new("autoscaling", "Scale"), &call.info.name, errors)
 }
 
-/// The scale of a workload.
-fn scale_of(workload: &Value) -> Value {
+/// What a scale shows of its object: wanted and actual replicas, and the selector.
+type Shown = (Option<i64>, i64, String);
+
+fn scale_of(call: &Call, object: &Value) -> Value {
+    let shown = match call.resource.custom.as_ref().and_then(|custom| custom.scale.as_ref()) {
+        Some(scale) => {
+            let number = |path: &JsonPath| path.first(object).and_then(Value::as_i64);
+            let selector = scale.selector.as_ref().and_then(|path| path.first(object)?.as_str());
+            (number(&scale.wanted), number(&scale.actual).unwrap_or(0), selector.unwrap_or_default().to_owned())
+        }
+        None => of_workload(object),
+    };
+    scale(object, shown)
+}
+
+fn of_workload(workload: &Value) -> Shown {
+    let (spec, status) = (&workload["spec"], &workload["status"]);
+    (spec["replicas"].as_i64(), status["replicas"].as_i64().unwrap_or(0), selector_text(&spec["selector"]))
+}
+
+fn scale(object: &Value, (wanted, actual, selector): Shown) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if !workload["metadata"][field].is_null() {
-            metadata[field] = workload["metadata"][field].clone();
+        if !object["metadata"][field].is_null() {
+            metadata[field] = object["metadata"][field].clone();
         }
     }
     let mut spec = json!({});
-    if let Some(replicas) = workload["spec"]["replicas"].as_i64().filter(|replicas| *replicas != 0) {
+    if let Some(replicas) = wanted.filter(|replicas| *replicas != 0) {
         spec["replicas"] = json!(replicas);
     }
-    let mut status = json!({"replicas": workload["status"]["replicas"].as_i64().unwrap_or(0)});
-    let selector = selector_text(&workload["spec"]["selector"]);
+    let mut status = json!({"replicas": actual});
     if !selector.is_empty() {
         status["selector"] = json!(selector);
     }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+fn set_replicas(call: &Call, object: &mut Value, replicas: i64) {
+    let own = call.resource.custom.as_ref().and_then(|custom| custom.scale.as_ref()?.wanted.fields());
+    let mut place = object;
+    for name in own.unwrap_or(vec!["spec", "replicas"]) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[name];
+    }
+    *place = json!(replicas);
 }
 
 /// A selector as text: labels first, then expressions, each in key order.
@@ -159,7 +190,7 @@ mod tests {
     fn scale_shows_replicas_and_selector() {
         let workload = json!({"metadata": {"name": "a", "namespace": "n"}, "status": {"replicas": 2}, "spec": {"replicas": 3,
             "selector": {"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["y", "x"]}]}}});
-        let scale = scale_of(&workload);
+        let scale = scale(&workload, of_workload(&workload));
         assert_eq!(scale["spec"]["replicas"], 3);
         assert_eq!(scale["status"], json!({"replicas": 2, "selector": "a=1,b=2,k in (x,y)"}));
         assert_eq!(selector_text(&json!({"app": "x"})), "app=x");
