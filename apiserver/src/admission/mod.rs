@@ -61,7 +61,7 @@ impl Reservation {
 }
 
 /// Changes a new object (stored form) before it is validated.
-pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+pub async fn mutate(call: &Call, operation: Operation, new: &mut Value) -> Result<(), ApiError> {
     if operation == Operation::Create {
         namespace::check_open(call, new).await?;
     }
@@ -89,11 +89,6 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
             pods::priority(call, new)?;
         }
         ("", "nodes") if operation == Operation::Create => node::taint(new),
-        ("", "services") if operation == Operation::Update && main => {
-            if let Some(old) = old {
-                services::carry_over(new, old);
-            }
-        }
         ("certificates.k8s.io", "certificatesigningrequests") if operation == Operation::Create => {
             new["spec"]["username"] = call.user.name.clone().into();
             new["spec"]["groups"] = call.user.groups.clone().into();

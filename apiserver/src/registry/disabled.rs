@@ -10,13 +10,16 @@ use crate::features::Gates;
 pub type Gated<'a> = (&'static str, &'a str);
 
 /// Such fields of containers.
-const OF_CONTAINERS: [Gated<'_>; 6] = [
+const OF_CONTAINERS: [Gated<'_>; 9] = [
     ("VolumeBindMountOptions", "volumeMounts[].bindMountOptions"),
     ("H2CContainerProbe", "livenessProbe.httpGet.protocol"),
     ("H2CContainerProbe", "readinessProbe.httpGet.protocol"),
     ("H2CContainerProbe", "startupProbe.httpGet.protocol"),
     ("H2CContainerProbe", "lifecycle.postStart.httpGet.protocol"),
     ("H2CContainerProbe", "lifecycle.preStop.httpGet.protocol"),
+    ("GRPCContainerProbeTLS", "livenessProbe.grpc.mode"),
+    ("GRPCContainerProbeTLS", "readinessProbe.grpc.mode"),
+    ("GRPCContainerProbeTLS", "startupProbe.grpc.mode"),
 ];
 
 /// Such fields of pods.

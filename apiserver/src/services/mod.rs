@@ -1,7 +1,9 @@
 //! Addresses and node ports of Services. Each is claimed by an object of its own in the store, so that two servers
 //! never give out the same: an `IPAddress` for an address, a key under [`PORTS`] for a port.
 
+mod families;
 mod plan;
+mod update;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::engine::{Call, meta, storage_error};
 use crate::internal::{self, Address};
 use crate::state::State;
 
-pub use plan::{carry_over, claims_of, first_address};
+pub use plan::{claims_of, first_address, has_addresses, is_headless, needs_health_port, takes_outsiders};
+pub use update::{complete, update};
 
 /// Keys of claimed node ports: port number at the end, the owner as value.
 const PORTS: &str = "/registry/ranges/servicenodeports/";
@@ -44,16 +47,14 @@ pub async fn reserve(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<Reservation, ApiError> {
-    let v6 = call.state.config.service_cidr.addr().is_ipv6();
-    let faults = crate::registry::cluster_addresses(new);
+    let own = if call.state.config.service_cidr.addr().is_ipv6() { "IPv6" } else { "IPv4" };
+    let faults = families::settle(new, old, own);
     if !faults.is_empty() {
         return Err(ApiError::invalid(&call.resource.group_kind(), meta::text(new, "name"), faults));
     }
-    plan::fill_families(new, v6);
-    check_families(call, new, if v6 { "IPv6" } else { "IPv4" })?;
     let held = old.map(claims_of).unwrap_or_default();
     let mut taken = Vec::new();
-    match fill(call, new, &held, dry_run, &mut taken).await {
+    match fill(call, new, old, &held, dry_run, &mut taken).await {
         Ok(()) => {
             let kept = claims_of(new);
             let freed = held.into_iter().filter(|claim| !kept.contains(claim)).collect();
@@ -66,45 +67,16 @@ pub async fn reserve(
     }
 }
 
-/// The cluster has addresses of one family.
-fn check_families(call: &Call, service: &Value, own: &str) -> Result<(), ApiError> {
-    let (spec, path) = (&service["spec"], Path::new("spec"));
-    let mut errors = ErrorList::new();
-    let headless = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(|labels| labels.is_empty());
-    if spec["type"] == "ExternalName" || headless {
-        return Ok(());
-    }
-    for (index, family) in spec["ipFamilies"].as_array().into_iter().flatten().enumerate() {
-        if family != own {
-            let path = path.child("ipFamilies").index(index);
-            errors.invalid(&path, family.clone(), "not configured on this cluster");
-        }
-    }
-    if spec["ipFamilyPolicy"] == "RequireDualStack" {
-        let detail = "this cluster is not configured for dual-stack services";
-        errors.invalid(&path.child("ipFamilyPolicy"), "RequireDualStack", detail);
-    } else if spec["ipFamilyPolicy"] == "SingleStack" && spec["ipFamilies"].as_array().is_some_and(|all| all.len() > 1)
-    {
-        errors = ErrorList::new();
-        let detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
-        errors.invalid(&path.child("ipFamilyPolicy"), "SingleStack", detail);
-    }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors)),
-    }
-}
-
 async fn fill(
     call: &Call,
     new: &mut Value,
+    old: Option<&Value>,
     held: &[Claim],
     dry_run: bool,
     taken: &mut Vec<Claim>,
 ) -> Result<(), ApiError> {
     // One that is had stays: another one is refused where the object is validated.
-    let had = held.iter().any(|claim| matches!(claim, Claim::Address(_)));
-    if plan::needs_address(new) && !(had && new["spec"]["clusterIP"].as_str().is_some_and(|text| !text.is_empty())) {
+    if plan::needs_address(new) && !old.is_some_and(has_addresses) {
         let wanted = new["spec"]["clusterIP"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let address = match wanted {
             Some(text) => claim_address(call, new, &text, held, dry_run, taken).await?,
@@ -119,27 +91,36 @@ async fn fill(
         if dry_run && u16::try_from(given).is_err() {
             continue;
         }
-        let wanted = plan::sibling_port(new, index).filter(|_| given == 0).map_or(given, i64::from);
+        let shared = if old.is_none() && given == 0 { plan::sibling_port(new, index) } else { None };
+        let wanted = shared.map_or(given, i64::from);
         let known = |port: &u16| held.contains(&Claim::Port(*port)) || taken.contains(&Claim::Port(*port));
         let port = match u16::try_from(wanted).ok().filter(|port| *port != 0).filter(known) {
             Some(port) => port,
             None => {
                 let at = Path::new("spec").child("ports").index(index).child("nodePort");
-                claim_port(call, new, &at, wanted, dry_run, taken).await?
+                let claimed = claim_port(call, new, wanted, dry_run, taken).await?;
+                claimed.or_else(|why| refuse_port(call, new, &at, wanted, why))?
             }
         };
         new["spec"]["ports"][index]["nodePort"] = json!(port);
     }
-    if plan::needs_health_port(new) {
+    if needs_health_port(new) && !old.is_some_and(needs_health_port) {
         let wanted = new["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0);
-        let at = Path::new("spec").child("healthCheckNodePort");
-        let had = plan::health_port(new).is_some_and(|port| held.contains(&Claim::Port(port)));
         let impossible = dry_run && u16::try_from(wanted).is_err();
-        if !had && !impossible {
-            new["spec"]["healthCheckNodePort"] = json!(claim_port(call, new, &at, wanted, dry_run, taken).await?);
+        if !impossible {
+            let claimed = claim_port(call, new, wanted, dry_run, taken).await?;
+            let refused = |why| format!("failed to allocate requested HealthCheck NodePort {wanted}: {why}");
+            let port = claimed.map_err(|why| ApiError::Internal(refused(why)))?;
+            new["spec"]["healthCheckNodePort"] = json!(port);
         }
     }
     Ok(())
+}
+
+fn refuse_port(call: &Call, service: &Value, at: &Path, wanted: i64, why: String) -> Result<u16, ApiError> {
+    let mut errors = ErrorList::new();
+    errors.invalid(at, json!(wanted), why);
+    Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
 }
 
 async fn claim_address(
@@ -212,27 +193,20 @@ async fn try_address(state: &Arc<State>, service: &Value, address: IpAddr) -> Re
     }
 }
 
+/// Claims a port, any one for 0; or why it can't be had.
 async fn claim_port(
     call: &Call,
     service: &Value,
-    at: &Path,
     wanted: i64,
     dry_run: bool,
     taken: &mut Vec<Claim>,
-) -> Result<u16, ApiError> {
+) -> Result<Result<u16, String>, ApiError> {
     let range = call.state.config.node_ports.clone();
-    let refuse = |why: String| {
-        let mut errors = ErrorList::new();
-        errors.invalid(at, json!(wanted), why);
-        Err(ApiError::invalid(&call.resource.group_kind(), meta::text(service, "name"), errors))
-    };
     // A dry run looks at who has a port, not at where it is.
     if wanted != 0 && !dry_run && !u16::try_from(wanted).is_ok_and(|port| range.contains(&port)) {
-        return refuse(format!(
-            "provided port is not in the valid range. The range of valid ports is {}-{}",
-            range.start(),
-            range.end()
-        ));
+        let (first, last) = (range.start(), range.end());
+        let why = "provided port is not in the valid range. The range of valid ports is";
+        return Ok(Err(format!("{why} {first}-{last}")));
     }
     let candidates: Vec<u16> = match wanted {
         0 => (0..TRIES).map(|_| rand::rng().random_range(range.clone())).chain(range.clone()).collect(),
@@ -247,12 +221,12 @@ async fn claim_port(
             if !dry_run {
                 taken.push(Claim::Port(port));
             }
-            return Ok(port);
+            return Ok(Ok(port));
         }
     }
     match wanted {
         0 => Err(ApiError::Internal("failed to allocate a nodePort: range is full".into())),
-        _ => refuse("provided port is already allocated".into()),
+        _ => Ok(Err("provided port is already allocated".into())),
     }
 }
 

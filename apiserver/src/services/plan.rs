@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Claim;
 
@@ -11,24 +11,42 @@ fn ty(service: &Value) -> &str {
     service["spec"]["type"].as_str().unwrap_or("ClusterIP")
 }
 
-fn is_headless(service: &Value) -> bool {
+/// It asks for no address.
+pub fn is_headless(service: &Value) -> bool {
     service["spec"]["clusterIP"] == "None"
+}
+
+/// Of a type that has addresses of the cluster.
+pub fn has_addresses(service: &Value) -> bool {
+    matches!(ty(service), "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
 /// Wants a cluster address.
 pub fn needs_address(service: &Value) -> bool {
-    ty(service) != "ExternalName" && !is_headless(service)
+    has_addresses(service) && !is_headless(service)
+}
+
+/// Load balancers lead to it.
+pub fn is_balanced(service: &Value) -> bool {
+    ty(service) == "LoadBalancer"
+}
+
+/// Its ports want node ports.
+pub fn is_exposed(service: &Value) -> bool {
+    let of_balancer = || service["spec"]["allocateLoadBalancerNodePorts"].as_bool().unwrap_or(true);
+    ty(service) == "NodePort" || is_balanced(service) && of_balancer()
+}
+
+/// Traffic comes to it from outside of the cluster.
+pub fn takes_outsiders(service: &Value) -> bool {
+    let addressed = || service["spec"]["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty());
+    matches!(ty(service), "NodePort" | "LoadBalancer") || ty(service) == "ClusterIP" && addressed()
 }
 
 /// Indices of the ports that want a node port.
 pub fn ports_in_need(service: &Value) -> Vec<usize> {
-    let wants = match ty(service) {
-        "NodePort" => true,
-        "LoadBalancer" => service["spec"]["allocateLoadBalancerNodePorts"].as_bool().unwrap_or(true),
-        _ => false,
-    };
     let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
-    if wants { (0..count).collect() } else { Vec::new() }
+    if is_exposed(service) { (0..count).collect() } else { Vec::new() }
 }
 
 /// Wants a port on which nodes tell load balancers whether they have endpoints.
@@ -71,100 +89,6 @@ pub fn claims_of(service: &Value) -> Vec<Claim> {
     claims
 }
 
-/// Families of the addresses, and the list form of the address.
-pub fn fill_families(service: &mut Value, v6: bool) {
-    let Some(spec) = service["spec"].as_object_mut() else { return };
-    if spec.get("type").is_some_and(|ty| ty == "ExternalName") {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            spec.remove(field);
-        }
-        return;
-    }
-    let empty = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value == "" || value == &json!([]));
-    if empty(spec.get("clusterIP"))
-        && let Some(first) = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned()
-    {
-        spec.insert("clusterIP".into(), first);
-    }
-    if empty(spec.get("clusterIPs"))
-        && let Some(address) = spec.get("clusterIP").filter(|address| *address != "").cloned()
-    {
-        spec.insert("clusterIPs".into(), json!([address]));
-    }
-    let selectorless =
-        empty(spec.get("selector")) || spec.get("selector").is_some_and(|selector| selector == &json!({}));
-    let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
-    if headless && selectorless && empty(spec.get("ipFamilies")) && empty(spec.get("ipFamilyPolicy")) {
-        // Whoever makes the endpoints may make them of any family.
-        spec.insert("ipFamilies".into(), if v6 { json!(["IPv6", "IPv4"]) } else { json!(["IPv4", "IPv6"]) });
-        spec.insert("ipFamilyPolicy".into(), json!("RequireDualStack"));
-    }
-    if empty(spec.get("ipFamilies")) {
-        spec.insert("ipFamilies".into(), json!([if v6 { "IPv6" } else { "IPv4" }]));
-    }
-    if empty(spec.get("ipFamilyPolicy")) {
-        spec.insert("ipFamilyPolicy".into(), json!("SingleStack"));
-    }
-}
-
-/// An update that leaves out what the server chose keeps it.
-pub fn carry_over(new: &mut Value, old: &Value) {
-    let wants = needs_address(new) && needs_address(old);
-    let none = |value: &Value| value.is_null() || *value == "" || *value == json!([]);
-    if wants && none(&new["spec"]["clusterIP"]) {
-        for field in ["clusterIP", "clusterIPs"] {
-            if none(&new["spec"][field]) {
-                new["spec"][field] = old["spec"][field].clone();
-            }
-        }
-    }
-    if ty(new) == "ExternalName" && ty(old) != "ExternalName" {
-        for field in ["clusterIP", "clusterIPs"] {
-            if new["spec"][field] == old["spec"][field]
-                && let Some(spec) = new["spec"].as_object_mut()
-            {
-                spec.remove(field);
-            }
-        }
-    }
-    if ty(new) == "ClusterIP"
-        && new["spec"]["externalIPs"].as_array().is_none_or(Vec::is_empty)
-        && let Some(spec) = new["spec"].as_object_mut()
-    {
-        spec.remove("externalTrafficPolicy");
-    }
-    let had_ports = !ports_in_need(old).is_empty();
-    if ports_in_need(new).is_empty() {
-        // A node port that was the server's choice goes with the type.
-        if had_ports && ty(new) == "ClusterIP" {
-            for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
-                let same = old["spec"]["ports"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .any(|other| other["nodePort"] == port["nodePort"]);
-                if same && let Some(port) = port.as_object_mut() {
-                    port.remove("nodePort");
-                }
-            }
-        }
-        return;
-    }
-    for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
-        if port["nodePort"].as_u64().unwrap_or(0) != 0 {
-            continue;
-        }
-        let same = old["spec"]["ports"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|other| other["port"] == port["port"] && other["protocol"] == port["protocol"]);
-        if let Some(number) = same.map(|other| other["nodePort"].clone()).filter(|number| !number.is_null()) {
-            port["nodePort"] = number;
-        }
-    }
-}
-
 /// An address of the range: at an offset from its dynamic part, or a random one. The network's own address, the first
 /// (the API server's) and the broadcast address are never given out.
 pub fn candidate(cidr: IpNet, offset: Option<usize>, random: u64) -> Option<IpAddr> {
@@ -191,6 +115,8 @@ pub fn first_address(cidr: IpNet) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -205,23 +131,6 @@ mod tests {
         assert_eq!(claims_of(&balanced)[1..], [Claim::Port(30001), Claim::Port(30002)]);
         assert!(claims_of(&service("ExternalName")).is_empty());
         assert!(claims_of(&json!({"spec": {"clusterIP": "None"}})).is_empty());
-    }
-
-    #[test]
-    fn updates_keep_what_was_chosen() {
-        let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"],
-                                  "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30001}]}});
-        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
-        carry_over(&mut new, &old);
-        assert_eq!(new["spec"], old["spec"]);
-        let mut plain = old.clone();
-        plain["spec"]["type"] = json!("ClusterIP");
-        carry_over(&mut plain, &old);
-        assert_eq!(plain["spec"]["ports"][0].get("nodePort"), None);
-        let mut external = old.clone();
-        external["spec"]["type"] = json!("ExternalName");
-        carry_over(&mut external, &old);
-        assert_eq!(external["spec"].get("clusterIP"), None);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Generator<'_> {
             Type::Duration => json!("1m0s"),
             Type::Quantity => json!(self.pick(&["1", "500m", "1Gi", "2", "100Mi"])),
             Type::IntOrString => self.pick(&[json!(80), json!(1), json!("http"), json!("50%")]).clone(),
-            Type::Any | Type::FieldsV1 => json!({"a": 1}),
+            Type::Any | Type::Free | Type::FieldsV1 => json!({"a": 1}),
             Type::List(item) | Type::Wrapped(item) => {
                 let many = self.pick(&[1, 1, 1, 2]);
                 Value::Array((0..*many).map(|_| self.of_type(item, field, depth + 1)).collect())
@@ -152,7 +152,7 @@ impl Generator<'_> {
             Type::IntOrString => {
                 vec![json!(-1), json!("150%"), json!("-5%"), json!("no_name"), json!(0), json!("x%"), json!(70_000)]
             }
-            Type::Any | Type::FieldsV1 => vec![json!("text"), json!([1]), json!(null)],
+            Type::Any | Type::Free | Type::FieldsV1 => vec![json!("text"), json!([1]), json!(null)],
             Type::List(item) | Type::Wrapped(item) => {
                 let one = self.bad_of(item, field);
                 vec![json!([]), json!([one]), json!({}), json!([null])]

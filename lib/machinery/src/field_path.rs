@@ -164,6 +164,12 @@ fn internal(value: &Value) -> Value {
                 match (name.as_str(), value) {
                     ("metadata", Value::Object(metadata)) => out.extend(metadata.clone()),
                     ("apiVersion" | "kind", _) if embeds && typed => {}
+                    ("fieldsV1", Value::String(text)) => {
+                        out.insert(name.clone(), serde_json::from_str(text).unwrap_or_default());
+                    }
+                    ("serviceAccount", Value::String(account)) if fields.contains_key("serviceAccountName") => {
+                        out.insert("deprecatedServiceAccount".to_owned(), account.clone().into());
+                    }
                     _ => drop(out.insert(name.clone(), internal(value))),
                 }
             }
@@ -359,12 +365,14 @@ mod tests {
     fn embedded_objects_are_shown_as_internal_structs() {
         let claim = json!([{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "v"}}]);
         let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "a"});
+        let account = json!({"serviceAccount": "a", "serviceAccountName": "a"});
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"volumeClaim": claim}});
         let shown = |value: Value| FieldError::new(Fault::Invalid, &Path::root(), value, "no").body();
         assert_eq!(
             shown(template),
             r#"Invalid value: {"labels":{"a":"b"},"spec":{"volumeClaim":[{"spec":{"volumeName":"v"}}]}}: no"#
         );
+        assert_eq!(shown(account), r#"Invalid value: {"deprecatedServiceAccount":"a","serviceAccountName":"a"}: no"#);
         assert_eq!(shown(reference), r#"Invalid value: {"apiVersion":"v1","kind":"Pod","name":"a"}: no"#);
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::registry::Context;
-use crate::registry::value::{at, default, get_mut, has, items, object_mut, remove, restore, set, text};
+use crate::registry::value::{at, default, has, items, object_mut, remove, restore, set, text};
 use pintle_api::quota::qos;
 
 /// A new Pod waits to be scheduled.
@@ -237,80 +237,6 @@ pub fn secret_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
     default(new, "type", ty);
 }
 
-/// A Service keeps what it was allotted unless the update says otherwise.
-pub fn service_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
-    let same_type = text(new, "spec.type") == text(old, "spec.type");
-    let before = old.get("spec").cloned().unwrap_or(Value::Null);
-    let Some(spec) = get_mut(new, "spec") else { return };
-    one_address(spec, &before);
-    let needs_ip = text(spec, "type") != "ExternalName" && text(&before, "type") != "ExternalName";
-    if needs_ip && text(spec, "clusterIP").is_empty() && items(spec, "clusterIPs").is_empty() {
-        restore(spec, &before, "clusterIP");
-        restore(spec, &before, "clusterIPs");
-    }
-    for field in ["ipFamilies", "ipFamilyPolicy"] {
-        if needs_ip && at(spec, field).is_null() {
-            restore(spec, &before, field);
-        }
-    }
-    if same_type || matches!(text(spec, "type"), "NodePort" | "LoadBalancer") {
-        keep_node_ports(spec, &before);
-    } else {
-        drop_exposure(spec, &before);
-    }
-}
-
-/// The two forms of a Service's address: where one was changed and the other left, the other follows.
-fn one_address(spec: &mut Value, before: &Value) {
-    let (first, was) = (text(spec, "clusterIP").to_owned(), text(before, "clusterIP"));
-    let same_list = items(spec, "clusterIPs") == items(before, "clusterIPs");
-    match (first.is_empty(), was.is_empty()) {
-        (true, false) if same_list => drop(remove(spec, "clusterIPs")),
-        (false, false) if first != was && same_list => spec["clusterIPs"] = json!([first]),
-        (false, true) if items(spec, "clusterIPs").is_empty() => set(spec, "clusterIPs", json!([first])),
-        _ => {}
-    }
-}
-
-/// A Service that is exposed no more loses what belonged to that, unless the update brings something new.
-fn drop_exposure(spec: &mut Value, before: &Value) {
-    let old_ports: Vec<Value> = items(before, "ports").iter().map(|port| port["nodePort"].clone()).collect();
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        if old_ports.contains(&port["nodePort"]) {
-            remove(port, "nodePort");
-        }
-    }
-    for field in ["externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass"]
-    {
-        if spec.get(field).is_some() && spec.get(field) == before.get(field) {
-            remove(spec, field);
-        }
-    }
-    if text(spec, "type") == "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            if spec.get(field) == before.get(field) {
-                remove(spec, field);
-            }
-        }
-    }
-}
-
-fn keep_node_ports(spec: &mut Value, before: &Value) {
-    let uses = matches!(text(spec, "type"), "NodePort" | "LoadBalancer");
-    let old_ports = items(before, "ports").to_vec();
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |old: &&Value| old["port"] == port["port"] && old["protocol"] == port["protocol"];
-        let node_port = old_ports.iter().find(same).map(|old| old["nodePort"].clone());
-        let node_port = node_port.and_then(|number| number.as_i64()).filter(|number| *number != 0);
-        if let (true, Some(number)) = (uses && port["nodePort"].as_i64().unwrap_or_default() == 0, node_port) {
-            set(port, "nodePort", number);
-        }
-    }
-    if uses && at(spec, "healthCheckNodePort").is_null() {
-        restore(spec, before, "healthCheckNodePort");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,15 +247,6 @@ mod tests {
         job_create(&Context::ANY, &mut job);
         assert_eq!(job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], "u");
         assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
-    }
-
-    #[test]
-    fn services_keep_their_address() {
-        let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
-            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30001}]}});
-        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
-        service_update(&Context::ANY, &mut new, &old);
-        assert_eq!(new["spec"], old["spec"]);
     }
 
     #[test]

@@ -92,26 +92,40 @@ pub fn cluster_role_update(context: &Context<'_>, new: &Value, _old: &Value) -> 
 /// RoleBinding and ClusterRoleBinding.
 pub fn binding(context: &Context<'_>, binding: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    let unnamed = text(binding, "roleRef.name").is_empty();
+    reference(&mut errors, context, binding);
+    subjects(&mut errors, context, binding);
+    nameless(&mut errors, binding);
+    if unnamed {
+        errors.required(&Path::new("roleRef").child("name"), "");
+    }
+    errors
+}
+
+fn reference(errors: &mut ErrorList, context: &Context<'_>, binding: &Value) {
     let path = Path::new("roleRef");
     let reference = at(binding, "roleRef");
-    one_of(&mut errors, &path.child("apiGroup"), text(reference, "apiGroup"), &[GROUP]);
+    one_of(errors, &path.child("apiGroup"), text(reference, "apiGroup"), &[GROUP]);
     let kinds: &[&str] = if context.resource == "rolebindings" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    one_of(&mut errors, &path.child("kind"), text(reference, "kind"), kinds);
+    one_of(errors, &path.child("kind"), text(reference, "kind"), kinds);
     let name = text(reference, "name");
     if !name.is_empty() {
         errors.invalid_each(&path.child("name"), name, names::path_segment(name));
     }
+}
+
+fn subjects(errors: &mut ErrorList, context: &Context<'_>, binding: &Value) {
     for (index, subject) in items(binding, "subjects").iter().enumerate() {
-        self::subject(&mut errors, context, subject, &Path::new("subjects").index(index));
+        self::subject(errors, context, subject, &Path::new("subjects").index(index));
     }
+}
+
+/// Subjects without a name.
+fn nameless(errors: &mut ErrorList, binding: &Value) {
     let subjects = items(binding, "subjects").iter().enumerate();
     for (index, _) in subjects.filter(|(_, subject)| text(subject, "name").is_empty()) {
         errors.required(&Path::new("subjects").index(index).child("name"), "");
     }
-    if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    }
-    errors
 }
 
 fn subject(errors: &mut ErrorList, context: &Context<'_>, subject: &Value, path: &Path) {
@@ -133,15 +147,41 @@ fn subject(errors: &mut ErrorList, context: &Context<'_>, subject: &Value, path:
 
 /// An update of a binding: the role stays.
 pub fn binding_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = binding(context, new);
+    let mut errors = ErrorList::new();
+    reference(&mut errors, context, new);
+    if text(new, "roleRef.name").is_empty() {
+        errors.required(&Path::new("roleRef").child("name"), "");
+    }
+    subjects(&mut errors, context, new);
     if new["roleRef"] != old["roleRef"] {
         let reference = &new["roleRef"];
-        let shown = format!(
-            "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
-            reference["apiGroup"], reference["kind"], reference["name"]
-        );
+        let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| Value::from(text(reference, field)));
         let error = FieldError::new(Fault::Invalid, &Path::new("roleRef"), reference.clone(), IMMUTABLE);
-        errors.push(error.shown_as(shown));
+        errors.push(error.shown_as(format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}")));
     }
+    nameless(&mut errors, new);
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_that_lack_are_told_last_of_a_new_binding() {
+        let context = Context { resource: "rolebindings", ..Context::ANY };
+        let of = |name: &str| {
+            let subjects =
+                json!([{"kind": "User", "name": "", "apiGroup": GROUP}, {"kind": "Deployment", "name": "s"}]);
+            json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name}, "subjects": subjects})
+        };
+        let fields = |errors: ErrorList| errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>();
+        assert_eq!(fields(binding(&context, &of(""))), ["subjects[1].kind", "subjects[0].name", "roleRef.name"]);
+        assert_eq!(
+            fields(binding_update(&context, &of(""), &of("r"))),
+            ["roleRef.name", "subjects[1].kind", "roleRef", "subjects[0].name"]
+        );
+    }
 }

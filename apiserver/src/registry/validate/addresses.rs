@@ -10,31 +10,77 @@ use super::{CIDR, IMMUTABLE, IP, is_ip};
 use crate::registry::Context;
 use crate::registry::value::{at, has, items, text};
 
-/// What is wrong with an address that must be in its canonical form.
-pub fn address_fault(text: &str) -> Option<String> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        let canonical = address.to_string();
-        return (canonical != text).then(|| format!("must be in canonical form (\"{canonical}\")"));
+/// What is wrong with an address.
+pub fn ip_fault(text: &str) -> Option<String> {
+    const MAPPED: &str = "must not be an IPv4-mapped IPv6 address";
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Some(MAPPED.to_owned()),
+        Ok(_) => None,
+        Err(_) if is_ip(&without_zeros(text)) => Some("must not have leading 0s".to_owned()),
+        Err(_) => Some(IP.to_owned()),
     }
-    let without: Vec<&str> = text.split('.').map(|part| part.trim_start_matches('0')).collect();
-    let plain = without.iter().map(|part| if part.is_empty() { "0" } else { part }).collect::<Vec<_>>().join(".");
-    Some(if is_ip(&plain) { "must not have leading 0s" } else { IP }.to_owned())
 }
 
-/// What is wrong with a range that must be in its canonical form.
-fn range_fault(text: &str) -> Option<String> {
+/// The same with numbers as they are written today.
+fn without_zeros(text: &str) -> String {
+    let parts = text.split('.').map(|part| part.trim_start_matches('0'));
+    parts.map(|part| if part.is_empty() { "0" } else { part }).collect::<Vec<_>>().join(".")
+}
+
+/// What is wrong with an address that must be in its canonical form.
+pub fn address_fault(text: &str) -> Option<String> {
+    ip_fault(text).or_else(|| {
+        let canonical = text.parse::<IpAddr>().ok()?.to_string();
+        (canonical != text).then(|| format!("must be in canonical form (\"{canonical}\")"))
+    })
+}
+
+/// What is wrong with a range.
+pub fn range_fault(text: &str) -> Option<String> {
     let Some((address, bits)) = text.split_once('/') else { return Some(CIDR.to_owned()) };
     let leading = bits.len() > 1 && bits.starts_with('0');
-    let zeros = address_fault(address).is_some_and(|fault| fault == "must not have leading 0s");
+    let zeros = ip_fault(address).is_some_and(|fault| fault == "must not have leading 0s");
     if leading || zeros {
         return Some("must not have leading 0s in IP or prefix length".to_owned());
     }
     let Ok(net) = text.parse::<ipnet::IpNet>() else { return Some(CIDR.to_owned()) };
-    if net.addr() != net.network() {
-        return Some("must not have bits set beyond the prefix length".to_owned());
+    if matches!(net.addr(), IpAddr::V6(address) if address.to_ipv4_mapped().is_some()) {
+        return Some("must not have an IPv4-mapped IPv6 address".to_owned());
     }
-    let canonical = net.to_string();
-    (canonical != text).then(|| format!("must be in canonical form (\"{canonical}\")"))
+    (net.addr() != net.network()).then(|| "must not have bits set beyond the prefix length".to_owned())
+}
+
+/// What is wrong with a range that must be in its canonical form.
+fn canonical_range_fault(text: &str) -> Option<String> {
+    range_fault(text).or_else(|| {
+        let canonical = text.parse::<ipnet::IpNet>().ok()?.to_string();
+        (canonical != text).then(|| format!("must be in canonical form (\"{canonical}\")"))
+    })
+}
+
+/// How an address would better be written.
+pub fn address_advice(path: &Path, text: &str) -> Option<String> {
+    let (address, standard) = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(mapped) => (IpAddr::V4(mapped), false),
+            None => (IpAddr::V6(address), true),
+        },
+        Ok(_) => return None,
+        Err(_) => (without_zeros(text).parse().ok()?, false),
+    };
+    let better = address.to_string();
+    match standard {
+        true if better == text => None,
+        true => Some(format!("{path}: IPv6 address \"{text}\" should be in RFC 5952 canonical format (\"{better}\")")),
+        false => Some(format!("{path}: non-standard IP address \"{text}\" is invalid: use \"{better}\"")),
+    }
+}
+
+/// How a range would better be written.
+pub fn range_advice(path: &Path, text: &str) -> Option<String> {
+    let better = text.parse::<ipnet::Ipv6Net>().ok()?.to_string();
+    let words = format!("{path}: IPv6 CIDR value \"{text}\" should be in RFC 5952 canonical format (\"{better}\")");
+    (better != text).then_some(words)
 }
 
 /// IPAddress.
@@ -99,7 +145,7 @@ pub fn range(_context: &Context<'_>, range: &Value) -> ErrorList {
     }
     for (index, range) in ranges.iter().enumerate() {
         let range = range.as_str().unwrap_or_default();
-        if let Some(fault) = range_fault(range) {
+        if let Some(fault) = canonical_range_fault(range) {
             errors.invalid(&path.index(index), range, fault);
         }
     }
@@ -142,6 +188,7 @@ mod tests {
             ("10.0.0.1", None),
             ("x", Some(IP)),
             ("010.1.1.1", Some("must not have leading 0s")),
+            ("::ffff:1.2.3.4", Some("must not be an IPv4-mapped IPv6 address")),
             ("2001:0db8::1", Some("must be in canonical form (\"2001:db8::1\")")),
         ] {
             assert_eq!(address_fault(text).as_deref(), fault, "{text}");
@@ -153,7 +200,7 @@ mod tests {
             ("10.0.0.0/08", Some("must not have leading 0s in IP or prefix length")),
             ("FD00::/64", Some("must be in canonical form (\"fd00::/64\")")),
         ] {
-            assert_eq!(range_fault(text).as_deref(), fault, "{text}");
+            assert_eq!(canonical_range_fault(text).as_deref(), fault, "{text}");
         }
     }
 }

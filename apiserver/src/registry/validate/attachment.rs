@@ -16,48 +16,46 @@ const NAME: usize = 63;
 /// VolumeAttachment.
 pub fn attachment(_context: &Context<'_>, attachment: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    let path = Path::new("spec");
     let spec = at(attachment, "spec");
-    source(&mut errors, at(spec, "source"), &path.child("source"));
-    let node = text(spec, "nodeName");
-    errors.invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node));
-    attacher(&mut errors, &path.child("attacher"), text(spec, "attacher"));
+    place(&mut errors, spec, &Path::new("spec"));
+    // Of a new one the words are those for letters of either case.
+    attacher(&mut errors, text(spec, "attacher"), "characters", caseless_subdomain);
     status(&mut errors, at(attachment, "status"), &Path::new("status"));
     errors
 }
 
 /// An update of a VolumeAttachment: nothing but its status changes.
 pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = match context.subresource {
-        Some(_) => ErrorList::new(),
-        // Only of a new one the words are those for letters of either case.
-        None => attachment(context, new).into_iter().map(in_lower_case).collect(),
-    };
-    if context.subresource.is_some() {
-        status(&mut errors, at(new, "status"), &Path::new("status"));
-    } else if at(new, "spec") != at(old, "spec") {
+    let mut errors = ErrorList::new();
+    if context.subresource.is_none() {
+        let spec = at(new, "spec");
+        attacher(&mut errors, text(spec, "attacher"), "bytes", |name| names::dns1123_subdomain(&name.to_lowercase()));
+        place(&mut errors, spec, &Path::new("spec"));
+    }
+    status(&mut errors, at(new, "status"), &Path::new("status"));
+    if context.subresource.is_none() && at(new, "spec") != at(old, "spec") {
         errors.invalid(&Path::new("spec"), Value::Null, IMMUTABLE);
     }
     errors
 }
 
-fn in_lower_case(mut error: FieldError) -> FieldError {
-    if error.field == "spec.attacher" && error.fault == Fault::Invalid {
-        let name = error.value.as_str().unwrap_or_default().to_lowercase();
-        error.detail = names::dns1123_subdomain(&name).join(", ");
-    }
-    error
+/// What is attached, and to what.
+fn place(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    source(errors, at(spec, "source"), &path.child("source"));
+    let node = text(spec, "nodeName");
+    errors.invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node));
 }
 
-fn attacher(errors: &mut ErrorList, path: &Path, name: &str) {
+fn attacher(errors: &mut ErrorList, name: &str, unit: &str, faults: fn(&str) -> Vec<String>) {
+    let path = Path::new("spec").child("attacher");
     if name.is_empty() {
-        return errors.required(path, "");
+        return errors.required(&path, "");
     }
     if name.len() > NAME {
-        let detail = format!("may not be more than {NAME} characters");
-        errors.push(FieldError::new(Fault::TooLong, path, Value::Null, detail));
+        let detail = format!("may not be more than {NAME} {unit}");
+        errors.push(FieldError::new(Fault::TooLong, &path, Value::Null, detail));
     }
-    errors.invalid_each(path, name, caseless_subdomain(name));
+    errors.invalid_each(&path, name, faults(name));
 }
 
 fn source(errors: &mut ErrorList, source: &Value, path: &Path) {

@@ -164,33 +164,31 @@ pub fn driver(_context: &Context<'_>, driver: &Value) -> ErrorList {
             errors.required(&path.child(if field == "attachRequired" { "attachedRequired" } else { field }), "");
         }
     }
-    if let Some(seconds) =
-        number(spec, "nodeAllocatableUpdatePeriodSeconds").filter(|seconds| *seconds < SHORTEST_PERIOD)
-    {
-        let detail = format!("must be greater than or equal to {SHORTEST_PERIOD} seconds");
-        errors.invalid(&path.child("nodeAllocatableUpdatePeriodSeconds"), seconds, detail);
-    }
-    tokens(&mut errors, spec, &path);
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
     one_of(&mut errors, &path.child("fsGroupPolicy"), text(spec, "fsGroupPolicy"), &policies);
+    tokens(&mut errors, spec, &path);
     for mode in items(spec, "volumeLifecycleModes").iter().filter_map(Value::as_str) {
         if !matches!(mode, "Persistent" | "Ephemeral") {
             let known = ["Persistent", "Ephemeral"];
             errors.not_supported(&path.child("volumeLifecycleModes"), mode, &known);
         }
     }
-    errors
-}
-
-fn tokens(errors: &mut ErrorList, spec: &Value, path: &Path) {
-    let requests = items(spec, "tokenRequests");
-    if requests.is_empty() && has(spec, "serviceAccountTokenInSecrets") {
+    let period = number(spec, "nodeAllocatableUpdatePeriodSeconds");
+    if let Some(seconds) = period.filter(|seconds| *seconds < SHORTEST_PERIOD) {
+        let detail = format!("must be greater than or equal to {SHORTEST_PERIOD} seconds");
+        errors.invalid(&path.child("nodeAllocatableUpdatePeriodSeconds"), seconds, detail);
+    }
+    if items(spec, "tokenRequests").is_empty() && has(spec, "serviceAccountTokenInSecrets") {
         let path = path.child("serviceAccountTokenInSecrets");
         let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         errors.invalid(&path, at(spec, "serviceAccountTokenInSecrets").clone(), detail);
     }
+    errors
+}
+
+fn tokens(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let mut audiences = HashSet::new();
-    for (index, request) in requests.iter().enumerate() {
+    for (index, request) in items(spec, "tokenRequests").iter().enumerate() {
         let path = path.child("tokenRequests").index(index);
         let audience = text(request, "audience");
         if !audiences.insert(audience) {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::resources::Name;
 use super::{IMMUTABLE, labels, one_of};
 use crate::registry::Context;
+use crate::registry::names::path_segment;
 use crate::registry::value::{at, entries, flag, has, int, items, number, text};
 
 const CONTROLLER_NAME: usize = 250;
@@ -18,14 +19,6 @@ pub fn api_service(_context: &Context<'_>, service: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(service, "spec");
     let (group, version) = (text(spec, "group"), text(spec, "version"));
-    let wanted = format!("{version}.{group}");
-    for field in ["generateName", "name"] {
-        let name = text(&service["metadata"], field);
-        if !name.is_empty() && name != wanted {
-            let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
-            errors.invalid(&Path::new("metadata").child(field), name, detail);
-        }
-    }
     if !group.is_empty() {
         errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
     } else if version != "v1" {
@@ -40,6 +33,16 @@ pub fn api_service(_context: &Context<'_>, service: &Value) -> ErrorList {
     }
     backend(&mut errors, spec, &path);
     errors
+}
+
+/// An APIService is called after its version and group.
+pub fn api_service_name(service: &Value, name: &str, is_prefix: bool) -> Vec<String> {
+    let faults = path_segment(service, name, is_prefix);
+    let wanted = format!("{}.{}", text(service, "spec.version"), text(service, "spec.group"));
+    match faults.is_empty() && name != wanted {
+        true => vec![format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"")],
+        false => faults,
+    }
 }
 
 fn backend(errors: &mut ErrorList, spec: &Value, path: &Path) {
@@ -87,31 +90,45 @@ pub fn api_service_update(context: &Context<'_>, new: &Value, _old: &Value) -> E
 /// RuntimeClass.
 pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    for (name, amount) in entries(class, "overhead.podFixed") {
-        let path = Path::new("overhead").child("limits").key(name);
-        Name(name).check_container(&mut errors, &path);
-        Name(name).check_amount(&mut errors, &path, amount);
-    }
-    let path = Path::new("scheduling");
-    labels(&mut errors, &path.child("nodeSelector"), at(class, "scheduling"), "nodeSelector");
-    let path = path.child("tolerations");
-    let tolerations = items(class, "scheduling.tolerations");
-    super::placement::tolerations_at(&mut errors, tolerations, &path);
-    super::placement::duplicate_tolerations(&mut errors, tolerations, &path);
+    pods_of_class(&mut errors, class);
+    let path = Path::new("handler");
     match text(class, "handler") {
-        "" => errors.required(&Path::new("handler"), ""),
-        handler => errors.invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler)),
+        "" => errors.required(&path, ""),
+        handler => errors.invalid_each(&path, handler, names::dns1123_label(handler)),
     }
     errors
 }
 
 /// An update of a RuntimeClass: the handler stays.
-pub fn runtime_class_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut errors = runtime_class(context, new);
+pub fn runtime_class_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let (handler, path) = (text(new, "handler"), Path::new("handler"));
+    if !handler.is_empty() {
+        errors.invalid_each(&path, handler, names::dns1123_label(handler));
+    }
+    pods_of_class(&mut errors, new);
     if new["handler"] != old["handler"] {
-        errors.invalid(&Path::new("handler"), Value::Null, IMMUTABLE);
+        errors.invalid(&path, Value::Null, IMMUTABLE);
+    }
+    if handler.is_empty() {
+        errors.required(&path, "");
     }
     errors
+}
+
+/// What pods of a class need, and where they run.
+fn pods_of_class(errors: &mut ErrorList, class: &Value) {
+    for (name, amount) in entries(class, "overhead.podFixed") {
+        let path = Path::new("overhead").child("limits").key(name);
+        Name(name).check_container(errors, &path);
+        Name(name).check_amount(errors, &path, amount);
+    }
+    let path = Path::new("scheduling");
+    labels(errors, &path.child("nodeSelector"), at(class, "scheduling"), "nodeSelector");
+    let path = path.child("tolerations");
+    let tolerations = items(class, "scheduling.tolerations");
+    super::placement::tolerations_at(errors, tolerations, &path);
+    super::placement::duplicate_tolerations(errors, tolerations, &path);
 }
 
 /// IngressClass.
@@ -190,6 +207,18 @@ pub fn reference(errors: &mut ErrorList, reference: &Value, path: &Path) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn handlers() {
+        let class = |handler: Value| json!({"handler": handler, "overhead": {"podFixed": {"a": "1"}}});
+        let fields = |errors: ErrorList| errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>();
+        let overhead = ["overhead.limits[a]"; 2];
+        let faults = fields(runtime_class(&Context::ANY, &class(Value::Null)));
+        assert_eq!(faults, [&overhead[..], &["handler"]].concat());
+        let update = |handler: Value| fields(runtime_class_update(&Context::ANY, &class(handler), &class(json!("a"))));
+        assert_eq!(update(Value::Null), [&overhead[..], &["handler", "handler"]].concat());
+        assert_eq!(update(json!("A")), [&["handler"], &overhead[..], &["handler"]].concat());
+    }
 
     #[test]
     fn controllers_and_parameters() {

@@ -1,11 +1,14 @@
 //! Errors of ConfigMaps, Secrets and the cluster's own kinds.
 
+use std::collections::HashSet;
+
 use pintle_machinery::codec::scalar::decode_base64;
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{CIDR, IMMUTABLE, is_cidr, one_of, unchanged};
+use super::addresses::range_fault;
+use super::{IMMUTABLE, one_of, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, has, items, text};
 
@@ -137,13 +140,33 @@ pub fn node(_context: &Context<'_>, node: &Value) -> ErrorList {
         }
     }
     node_status(&mut errors, at(node, "status"));
-    for (index, range) in items(node, "spec.podCIDRs").iter().enumerate() {
-        let range = range.as_str().unwrap_or_default();
-        if !is_cidr(range) {
-            errors.invalid(&Path::new("spec").child("podCIDRs").index(index), range, CIDR);
+    pod_ranges(&mut errors, items(node, "spec.podCIDRs"), &Path::new("spec").child("podCIDRs"));
+    errors
+}
+
+/// One range, or one of each family.
+fn pod_ranges(errors: &mut ErrorList, ranges: &[Value], path: &Path) {
+    let texts: Vec<&str> = ranges.iter().map(|range| range.as_str().unwrap_or_default()).collect();
+    for (index, text) in texts.iter().enumerate() {
+        if let Some(fault) = range_fault(text) {
+            errors.invalid(&path.index(index), *text, fault);
         }
     }
-    errors
+    if ranges.len() < 2 {
+        return;
+    }
+    let nets: Vec<Option<ipnet::IpNet>> = texts.iter().map(|text| text.parse().ok()).collect();
+    if let Some(index) = nets.iter().position(Option::is_none) {
+        let text = texts[index];
+        let detail = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {text})"
+        );
+        errors.push(FieldError::new(Fault::Internal, path, Value::Null, detail));
+    }
+    let families: HashSet<Option<bool>> = nets.iter().map(|net| net.map(|net| net.addr().is_ipv4())).collect();
+    if ranges.len() > 2 || families.len() != 2 || families.contains(&None) {
+        errors.invalid(path, ranges.to_vec(), "may specify no more than one CIDR for each IP family");
+    }
 }
 
 fn node_status(errors: &mut ErrorList, status: &Value) {

@@ -31,7 +31,7 @@ pub fn all(errors: &mut ErrorList, pod: Pod<'_>, list: &str, path: &Path, taken:
         if init {
             restart(errors, container, init, &path);
         }
-        unique(errors, container, &path, taken);
+        unique(errors, container, &path, taken, !init);
         if init && text(container, "restartPolicy") != "Always" {
             ends(errors, container, &path);
         } else {
@@ -43,11 +43,13 @@ pub fn all(errors: &mut ErrorList, pod: Pod<'_>, list: &str, path: &Path, taken:
     }
 }
 
-/// A name that no container before has.
-pub fn unique(errors: &mut ErrorList, container: &Value, path: &Path, taken: &mut HashSet<String>) {
+/// A name that no container before has. Of some lists one without a name `counts` for those that come after it.
+pub fn unique(errors: &mut ErrorList, container: &Value, path: &Path, taken: &mut HashSet<String>, counts: bool) {
     let name = text(container, "name");
-    if !name.is_empty() && !taken.insert(name.to_owned()) {
+    if taken.contains(name) {
         errors.duplicate(&path.child("name"), name);
+    } else if counts || !name.is_empty() {
+        taken.insert(name.to_owned());
     }
 }
 
@@ -348,12 +350,7 @@ fn probes(errors: &mut ErrorList, container: &Value, spec: &Value, path: &Path) 
         let handler = at(container, "lifecycle").get(hook).unwrap_or(&Value::Null);
         let path = path.child("lifecycle").child(hook);
         if !handler.is_null() {
-            self::handler(errors, handler, &path);
-        }
-        let grace = number(spec, "terminationGracePeriodSeconds").unwrap_or_default();
-        if let Some(seconds) = number(handler, "sleep.seconds").filter(|seconds| !(0..=grace).contains(seconds)) {
-            let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
-            errors.invalid(&path.child("sleep"), seconds, detail);
+            self::handler(errors, handler, spec, &path);
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -362,7 +359,7 @@ fn probes(errors: &mut ErrorList, container: &Value, spec: &Value, path: &Path) 
             continue;
         }
         let path = path.child(name);
-        handler(errors, probe, &path);
+        handler(errors, probe, spec, &path);
         let fields = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
         super::not_negative(errors, probe, &path, &fields);
         if let Some(grace) = number(probe, "terminationGracePeriodSeconds") {
@@ -380,7 +377,7 @@ fn probes(errors: &mut ErrorList, container: &Value, spec: &Value, path: &Path) 
     }
 }
 
-fn handler(errors: &mut ErrorList, handler: &Value, path: &Path) {
+fn handler(errors: &mut ErrorList, handler: &Value, spec: &Value, path: &Path) {
     let mut given = 0;
     for kind in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"] {
         let action = at(handler, kind);
@@ -406,6 +403,13 @@ fn handler(errors: &mut ErrorList, handler: &Value, path: &Path) {
                 }
             }
             "tcpSocket" | "grpc" => port(errors, &path.child("port"), at(action, "port")),
+            "sleep" => {
+                let grace = number(spec, "terminationGracePeriodSeconds").unwrap_or_default();
+                if let Some(seconds) = number(action, "seconds").filter(|seconds| !(0..=grace).contains(seconds)) {
+                    let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                    errors.invalid(&path, seconds, detail);
+                }
+            }
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::{definition_schema, one_of, unchanged, webhooks};
+use crate::engine::meta::mask_trailing_dash;
 use crate::registry::Context;
 use crate::registry::value::{at, flag, has, items, text};
 
@@ -18,14 +19,6 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 pub fn definition(_context: &Context<'_>, definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let spec = at(definition, "spec");
-    let wanted = format!("{}.{}", text(spec, "names.plural"), text(spec, "group"));
-    for field in ["generateName", "name"] {
-        let name = text(&definition["metadata"], field);
-        if !name.is_empty() && name != wanted {
-            let detail = "must be spec.names.plural+\".\"+spec.group";
-            errors.invalid(&Path::new("metadata").child(field), name, detail);
-        }
-    }
     self::spec(&mut errors, spec);
     stored(&mut errors, definition);
     let group = text(spec, "group");
@@ -37,6 +30,16 @@ pub fn definition(_context: &Context<'_>, definition: &Value) -> ErrorList {
         errors.required(&Path::new("metadata").child("annotations").key(APPROVED), detail);
     }
     errors
+}
+
+/// A definition is called after what it defines.
+pub fn definition_name(definition: &Value, name: &str, is_prefix: bool) -> Vec<String> {
+    let mut faults = names::dns1123_subdomain(&mask_trailing_dash(name, is_prefix));
+    let spec = at(definition, "spec");
+    if name != format!("{}.{}", text(spec, "names.plural"), text(spec, "group")) {
+        faults.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+    }
+    faults
 }
 
 /// An update of a CustomResourceDefinition: what its objects are called in the store stays.
@@ -388,7 +391,6 @@ mod tests {
     fn definitions() {
         let label = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
         let cases = [
-            ("/metadata/name", json!("x"), "metadata.name: Invalid value: \"x\": must be spec.names.plural+\".\"+spec.group".to_owned()),
             ("/spec/scope", json!(""), "spec.scope: Required value".to_owned()),
             ("/spec/names/singular", json!("A"), format!("spec.names.singular: Invalid value: \"A\": {label}")),
             ("/spec/names/listKind", json!("Widget"), "spec.names.listKind: Invalid value: \"Widget\": kind and listKind may not be the same".to_owned()),
@@ -434,6 +436,14 @@ mod tests {
             given["spec"]["versions"][0][field] = value;
             assert_eq!(definition(&Context::ANY, &given).to_string(), expected, "{field}");
         }
+    }
+
+    #[test]
+    fn a_definition_is_called_after_what_it_defines() {
+        let faults = |name: &str| definition_name(&good(), name, false);
+        assert_eq!(faults("widgets.example.com"), [""; 0]);
+        assert_eq!(faults("x"), ["must be spec.names.plural+\".\"+spec.group"]);
+        assert_eq!(faults("X").len(), 2);
     }
 
     #[test]

@@ -7,13 +7,16 @@ use pintle_machinery::names;
 use serde_json::{Map, Value};
 
 use super::volumes::node_terms;
-use super::{Faults, claims, expressions, one_of, unchanged};
+use super::{Faults, claims, expressions, one_of, request_policy, unchanged};
 use crate::registry::Context;
 use crate::registry::value::{at, entries, flag, has, int, items, text};
 
 /// Most selectors, requests, alternatives, constraints, configurations of one object.
 const MOST: usize = 32;
 const DEVICES: usize = 128;
+/// The most devices where some have taints or take from counters.
+const DEVICES_WITH_MORE: usize = 64;
+const CONDITIONS: usize = 8;
 const TEXT: usize = 64;
 const NAME: usize = 32;
 /// Longest name of a driver.
@@ -154,8 +157,10 @@ fn slice_spec(faults: &mut Faults, spec: &Value, old: Option<&Value>) {
     }
     let devices = items(spec, "devices");
     let of_devices = path.child("devices");
-    if devices.len() > DEVICES {
-        faults.declared.too_many(&of_devices, devices.len(), DEVICES);
+    let more = |device: &Value| ["taints", "consumesCounters"].iter().any(|list| !items(device, list).is_empty());
+    let most = if devices.iter().any(more) { DEVICES_WITH_MORE } else { DEVICES };
+    if devices.len() > most {
+        faults.declared.too_many(&of_devices, devices.len(), most);
     } else {
         let mut taken = HashSet::new();
         for (index, device) in devices.iter().enumerate() {
@@ -254,8 +259,22 @@ pub fn taint_rule_update(context: &Context<'_>, new: &Value, _old: &Value) -> Er
         return taint_rule(context, new);
     }
     let mut errors = ErrorList::new();
-    super::conditions(&mut errors, at(new, "status"), &Path::new("status"));
+    let path = Path::new("status");
+    super::conditions(&mut errors, at(new, "status"), &path);
+    let conditions = items(new, "status.conditions").len();
+    if conditions > CONDITIONS {
+        errors.too_many(&path.child("conditions"), conditions, CONDITIONS);
+    }
     errors
+}
+
+/// A change of its effect is a new taint, unless the time was told.
+pub fn taint_rule_prepare(context: &Context<'_>, new: &mut Value, old: &Value) {
+    let (after, before) = (at(new, "spec.taint"), at(old, "spec.taint"));
+    let changed = text(after, "effect") != text(before, "effect");
+    if changed && text(after, "timeAdded") == text(before, "timeAdded") && has(new, "spec.taint") {
+        new["spec"]["taint"]["timeAdded"] = crate::engine::meta::timestamp(context.now).into();
+    }
 }
 
 fn taint(faults: &mut Faults, taint: &Value, path: &Path) {
@@ -382,7 +401,6 @@ pub fn binding(faults: &mut Faults, holder: &Value, path: &Path) {
 }
 
 fn device(faults: &mut Faults, device: &Value, each: bool, path: &Path) {
-    const TAKEN: usize = 2;
     const TAINTS: usize = 16;
     const ALL: usize = 32;
     let name = text(device, "name");
@@ -398,25 +416,14 @@ fn device(faults: &mut Faults, device: &Value, each: bool, path: &Path) {
     for list in ["attributes", "capacity"] {
         for (name, value) in entries(holder, list) {
             attribute_name(&mut faults.told, name, &path.child(list));
-            if list == "attributes" {
-                attribute(faults, value.as_object(), &path.child(list).key(name));
+            let path = path.child(list).key(name);
+            match list {
+                "attributes" => attribute(faults, value.as_object(), &path),
+                _ => request_policy::check(&mut faults.told, value, flag(holder, "allowMultipleAllocations"), &path),
             }
         }
     }
-    let taken = items(holder, "consumesCounters");
-    if taken.len() > TAKEN {
-        faults.declared.too_many(&path.child("consumesCounters"), taken.len(), TAKEN);
-    }
-    for (index, set) in taken.iter().enumerate() {
-        let path = path.child("consumesCounters").index(index);
-        match text(set, "counterSet") {
-            "" => faults.declared.required(&path.child("counterSet"), ""),
-            name => faults.declared.invalid_each(&path.child("counterSet"), name, names::dns1123_label(name)),
-        }
-        for (name, _) in entries(set, "counters") {
-            faults.declared.invalid_each(&path.child("counters"), name, names::dns1123_label(name));
-        }
-    }
+    consumption(faults, items(holder, "consumesCounters"), &path.child("consumesCounters"));
     device_place(&mut faults.told, holder, each, path);
     let taints = items(holder, "taints");
     if taints.len() > TAINTS {
@@ -426,6 +433,39 @@ fn device(faults: &mut Faults, device: &Value, each: bool, path: &Path) {
         taint(faults, item, &path.child("taints").index(index));
     }
     binding(faults, holder, path);
+}
+
+/// What a device takes from counters.
+fn consumption(faults: &mut Faults, sets: &[Value], path: &Path) {
+    const SETS: usize = 2;
+    const MOST: usize = 32;
+    if sets.len() > SETS {
+        return faults.declared.too_many(path, sets.len(), SETS);
+    }
+    for (index, set) in sets.iter().enumerate() {
+        if sets[..index].iter().any(|before| text(before, "counterSet") == text(set, "counterSet")) {
+            let shown = format!("{{\"counterSet\":{},\"counters\":{}}}", at(set, "counterSet"), at(set, "counters"));
+            faults
+                .declared
+                .push(FieldError::new(Fault::Duplicate, &path.index(index), Value::Null, "").shown_as(shown));
+        }
+    }
+    for (index, set) in sets.iter().enumerate() {
+        let path = path.index(index);
+        match text(set, "counterSet") {
+            "" => faults.declared.required(&path.child("counterSet"), ""),
+            name => faults.declared.invalid_each(&path.child("counterSet"), name, names::dns1123_label(name)),
+        }
+        let path = path.child("counters");
+        match at(set, "counters").as_object().map_or(0, Map::len) {
+            0 => faults.declared.required(&path, ""),
+            many if many > MOST => faults.told.too_many(&path, many, MOST),
+            _ => {}
+        }
+        for (name, _) in entries(set, "counters") {
+            faults.declared.invalid_each(&path, name, names::dns1123_label(name));
+        }
+    }
 }
 
 fn attribute(faults: &mut Faults, attribute: Option<&Map<String, Value>>, path: &Path) {
@@ -506,6 +546,10 @@ mod tests {
                 "spec.devices[0]: Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec",
             ),
             (
+                json!({"devices": [{"name": "a", "consumesCounters": [{"counterSet": "s"}, {"counterSet": "s", "counters": {"c": {}}}]}]}),
+                "[spec.devices[0].consumesCounters[1]: Duplicate value: {\"counterSet\":\"s\",\"counters\":{\"c\":{}}}, spec.devices[0].consumesCounters[0].counters: Required value]",
+            ),
+            (
                 json!({"devices": [{"name": "a", "bindingConditions": ["x"]}]}),
                 "spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use bindingConditions",
             ),
@@ -515,6 +559,22 @@ mod tests {
             ),
         ] {
             assert_eq!(faults(given.clone()), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_taint_is_new_by_its_effect() {
+        let rule =
+            |effect: &str, time: &str| json!({"spec": {"taint": {"key": "a/b", "effect": effect, "timeAdded": time}}});
+        let old = rule("NoExecute", "2020-01-02T03:04:05Z");
+        for (effect, time, expected) in [
+            ("NoExecute", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z"),
+            ("None", "2020-01-02T03:04:05Z", "1970-01-01T00:00:00Z"),
+            ("None", "2021-01-02T03:04:05Z", "2021-01-02T03:04:05Z"),
+        ] {
+            let mut new = rule(effect, time);
+            taint_rule_prepare(&Context::ANY, &mut new, &old);
+            assert_eq!(new["spec"]["taint"]["timeAdded"], expected, "{effect} {time}");
         }
     }
 

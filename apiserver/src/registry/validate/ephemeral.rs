@@ -29,7 +29,7 @@ pub fn containers(errors: &mut ErrorList, pod: Pod<'_>, path: &Path, taken: &mut
     for (index, container) in items(pod.spec, "ephemeralContainers").iter().enumerate() {
         let path = path.child("ephemeralContainers").index(index);
         containers::common(errors, container, &path, pod);
-        containers::unique(errors, container, &path, taken);
+        containers::unique(errors, container, &path, taken, true);
         let target = text(container, "targetContainerName");
         if !target.is_empty() && !others.contains(target) {
             errors.not_found(&path.child("targetContainerName"), target);

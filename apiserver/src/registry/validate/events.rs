@@ -5,8 +5,9 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::IMMUTABLE;
-use crate::registry::Context;
+use crate::engine::meta;
 use crate::registry::value::{at, has, int, text};
+use crate::registry::{Context, Rules};
 
 const WORD: usize = 128;
 const NOTE: usize = 1024;
@@ -14,14 +15,7 @@ const NOTE: usize = 1024;
 /// An event of the core group, new or changed.
 pub fn core(_context: &Context<'_>, event: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    namespace(&mut errors, event);
-    // It asks for more once an event has its exact time.
-    if has(event, "eventTime") {
-        reporter(&mut errors, text(event, "reportingComponent"), "reportingComponent");
-        for field in ["reportingInstance", "action"].into_iter().filter(|field| text(event, field).is_empty()) {
-            errors.required(&Path::new(field), "");
-        }
-    }
+    common(&mut errors, event, "reportingComponent");
     errors
 }
 
@@ -30,17 +24,14 @@ pub fn core_update(context: &Context<'_>, new: &Value, _old: &Value) -> ErrorLis
     core(context, new)
 }
 
-/// An event of the newer group.
+/// An event of the newer group, with its metadata.
 pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    // Those that say a namespace may say any.
-    if text(event, "involvedObject.namespace").is_empty() {
-        namespace(&mut errors, event);
-    }
-    // Upstream asks for the rest by the older group's rule, which is for events with an exact time.
-    match has(event, "eventTime") {
-        true => complete(&mut errors, event),
-        false => errors.required(&Path::new("eventTime"), ""),
+    common(&mut errors, event, "reportingController");
+    errors.extend(meta::validate_new(event, true, &Rules::NONE));
+    series(&mut errors, event);
+    if !has(event, "eventTime") {
+        errors.required(&Path::new("eventTime"), "");
     }
     let ty = text(event, "type");
     if !matches!(ty, "Normal" | "Warning") {
@@ -53,10 +44,8 @@ pub fn newer(_context: &Context<'_>, event: &Value) -> ErrorList {
 /// An update of an event of the newer group: nothing but how often it happened changes.
 pub fn newer_update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    if text(new, "involvedObject.namespace").is_empty() {
-        namespace(&mut errors, new);
-    }
-    complete(&mut errors, new);
+    common(&mut errors, new, "reportingController");
+    series(&mut errors, new);
     const FIXED: [(&str, &str); 13] = [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),
@@ -100,46 +89,57 @@ fn shown_reference(reference: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
+/// What either group asks for: that an event is where its object is, and of one with its exact time who reports what.
+fn common(errors: &mut ErrorList, event: &Value, controller: &str) {
+    namespace(errors, event);
+    if !has(event, "eventTime") {
+        return;
+    }
+    let (reporter, path) = (text(event, "reportingComponent"), Path::new(controller));
+    if reporter.is_empty() {
+        errors.required(&path, "");
+    }
+    errors.invalid_each(&path, reporter, names::qualified(reporter));
+    for field in ["reportingInstance", "action", "reason"] {
+        match text(event, field).len() {
+            0 => errors.required(&Path::new(field), ""),
+            length if length > WORD => {
+                errors.invalid(&Path::new(field), "", format!("can have at most {WORD} characters"));
+            }
+            _ => {}
+        }
+    }
+    if text(event, "message").len() > NOTE {
+        errors.invalid(&Path::new("message"), "", format!("can have at most {NOTE} characters"));
+    }
+}
+
 fn namespace(errors: &mut ErrorList, event: &Value) {
     let named = text(event, "involvedObject.namespace");
     let own = text(event, "metadata.namespace");
-    if (!named.is_empty() && named != own) || (named.is_empty() && own != "default") {
+    let fits = match (has(event, "eventTime"), named) {
+        (false, "") => own == "default",
+        (false, named) => named == own,
+        (true, "") => matches!(own, "default" | "kube-system"),
+        (true, _) => true,
+    };
+    if !fits {
         let path = Path::new("involvedObject").child("namespace");
         errors.invalid(&path, named, "does not match event.namespace");
     }
 }
 
-fn reporter(errors: &mut ErrorList, controller: &str, field: &str) {
-    let path = Path::new(field);
-    if controller.is_empty() {
-        errors.required(&path, "");
+/// How often it happened.
+fn series(errors: &mut ErrorList, event: &Value) {
+    if !has(event, "series") {
+        return;
     }
-    errors.invalid_each(&path, controller, names::qualified(controller));
-}
-
-/// What the newer group asks for, also of an event that is there.
-fn complete(errors: &mut ErrorList, event: &Value) {
-    if has(event, "series") {
-        let path = Path::new("series");
-        if int(event, "series.count") < 2 {
-            errors.invalid(&path.child("count"), "", "should be at least 2");
-        }
-        if !has(event, "series.lastObservedTime") {
-            errors.required(&path.child("lastObservedTime"), "");
-        }
+    let path = Path::new("series");
+    if int(event, "series.count") < 2 {
+        errors.invalid(&path.child("count"), "", "should be at least 2");
     }
-    reporter(errors, text(event, "reportingComponent"), "reportingController");
-    for field in ["reportingInstance", "action", "reason"] {
-        let length = text(event, field).len();
-        if length == 0 {
-            errors.required(&Path::new(field), "");
-        }
-        if length > WORD {
-            errors.invalid(&Path::new(field), "", format!("can have at most {WORD} characters"));
-        }
-    }
-    if text(event, "message").len() > NOTE {
-        errors.invalid(&Path::new("message"), "", format!("can have at most {NOTE} characters"));
+    if !has(event, "series.lastObservedTime") {
+        errors.required(&path.child("lastObservedTime"), "");
     }
 }
 
@@ -166,15 +166,35 @@ mod tests {
     #[test]
     fn only_an_exact_time_asks_who_reports() {
         let event = |more: Value| {
-            let mut event =
-                json!({"metadata": {"namespace": "n"}, "involvedObject": {"namespace": "n"}, "type": "Normal"});
+            let mut event = json!({"metadata": {"name": "e", "namespace": "n"}, "type": "Normal"});
             event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             newer(&Context::ANY, &event).iter().map(|error| error.field.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(event(json!({})), ["eventTime"]);
-        let timed = event(json!({"eventTime": "2026-11-30T10:00:00.000000Z"}));
-        for field in ["reportingController", "reportingInstance", "action", "reason"] {
-            assert!(timed.iter().any(|told| told == field), "{field}: {timed:?}");
-        }
+        assert_eq!(event(json!({"involvedObject": {"namespace": "n"}})), ["eventTime"]);
+        let faulty =
+            json!({"metadata": {"name": "A", "namespace": "n"}, "series": {"count": 1}, "type": "x", "count": 1});
+        assert_eq!(
+            event(faulty),
+            [
+                "involvedObject.namespace",
+                "metadata.name",
+                "series.count",
+                "series.lastObservedTime",
+                "eventTime",
+                "type",
+                "count"
+            ]
+        );
+        let timed = |more: Value| event(json!({"eventTime": "2026-11-30T10:00:00.000000Z", "involvedObject": more}));
+        let reporter = [
+            "reportingController",
+            "reportingController",
+            "reportingController",
+            "reportingInstance",
+            "action",
+            "reason",
+        ];
+        assert_eq!(timed(json!({"namespace": "x"})), reporter);
+        assert_eq!(timed(json!({})), [&["involvedObject.namespace"], &reporter[..]].concat());
     }
 }

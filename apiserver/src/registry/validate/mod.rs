@@ -9,6 +9,7 @@ pub mod claims;
 pub mod classes;
 pub mod cluster;
 pub mod config;
+mod container_status;
 mod containers;
 mod definition_schema;
 pub mod definitions;
@@ -34,6 +35,7 @@ mod pod_warnings;
 pub mod policies;
 mod projected;
 pub mod quota;
+mod request_policy;
 mod resources;
 mod security;
 pub mod storage;
@@ -98,20 +100,20 @@ fn conditions(errors: &mut ErrorList, status: &Value, path: &Path) {
     for (index, condition) in list.iter().enumerate() {
         let path = path.child("conditions").index(index);
         let (ty, state, reason) = (text(condition, "type"), text(condition, "status"), text(condition, "reason"));
+        if !seen.insert(ty) {
+            errors.duplicate(&path, ty);
+        }
         if ty.is_empty() {
             errors.required(&path.child("type"), "is required");
         } else {
             errors.invalid_each(&path.child("type"), ty, names::qualified(ty));
-        }
-        if !seen.insert(ty) {
-            errors.duplicate(&path.child("type"), ty);
         }
         match state {
             "" => errors.required(&path.child("status"), ""),
             state => one_of(errors, &path.child("status"), state, &["False", "True", "Unknown"]),
         }
         if let Some(generation) = at(condition, "observedGeneration").as_i64().filter(|generation| *generation < 0) {
-            errors.invalid(&path.child("observedGeneration"), generation, NOT_NEGATIVE);
+            errors.invalid(&path.child("observedGeneration"), generation, "must be greater than or equal to zero");
         }
         if at(condition, "lastTransitionTime").is_null() {
             errors.required(&path.child("lastTransitionTime"), "");
@@ -124,6 +126,11 @@ fn conditions(errors: &mut ErrorList, status: &Value, path: &Path) {
             errors.required(&path.child("reason"), "");
         } else if !good {
             errors.invalid(&path.child("reason"), reason, REASON);
+        }
+        for (field, limit) in [("reason", 1024), ("message", 32 * 1024)] {
+            if text(condition, field).len() > limit {
+                errors.too_long(&path.child(field), limit);
+            }
         }
     }
 }
@@ -163,7 +170,7 @@ fn annotations(errors: &mut ErrorList, path: &Path, object: &Value, field: &str)
 
 /// Metadata for objects that are made of a template: labels and annotations.
 fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
-    const FIXED: [&str; 12] = [
+    const FIXED: [&str; 13] = [
         "name",
         "generateName",
         "namespace",
@@ -176,6 +183,7 @@ fn template_metadata(errors: &mut ErrorList, metadata: &Value, path: &Path) {
         "deletionGracePeriodSeconds",
         "ownerReferences",
         "finalizers",
+        "managedFields",
     ];
     annotations(errors, &path.child("annotations"), metadata, "annotations");
     labels(errors, &path.child("labels"), metadata, "labels");

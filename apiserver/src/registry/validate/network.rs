@@ -6,9 +6,11 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{CIDR, IP, is_cidr, labels, one_of, port};
+use super::addresses::{address_advice, ip_fault, range_advice, range_fault};
+use super::{IMMUTABLE, labels, one_of, port};
 use crate::registry::Context;
 use crate::registry::value::{at, has, int, items, number, text};
+use crate::services;
 
 /// Service.
 pub fn service(_context: &Context<'_>, service: &Value) -> ErrorList {
@@ -25,31 +27,38 @@ pub fn service(_context: &Context<'_>, service: &Value) -> ErrorList {
         errors.invalid(&path, "None", format!("may not be set to 'None' for {ty} services"));
     }
     if ty == "ExternalName" {
-        if has(spec, "clusterIP") || has(spec, "clusterIPs") {
-            errors.forbidden(&path.child("clusterIPs"), "may not be set for ExternalName services");
-        }
-        match text(spec, "externalName") {
-            "" => errors.required(&path.child("externalName"), ""),
-            name => {
-                let name = name.strip_suffix('.').unwrap_or(name);
-                errors.invalid_each(&path.child("externalName"), name, names::dns1123_subdomain(name));
-            }
-        }
+        names_another(&mut errors, spec, &path);
     }
     service_ports(&mut errors, ports, &path.child("ports"));
     labels(&mut errors, &path.child("selector"), spec, "selector");
     affinity(&mut errors, spec, &path);
-    if ty == "ExternalName" {
-        for field in ["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| has(spec, field)) {
-            errors.forbidden(&path.child(field), "may not be set for ExternalName services");
-        }
-    }
     external_addresses(&mut errors, items(spec, "externalIPs"), &path.child("externalIPs"));
     one_of(&mut errors, &path.child("type"), ty, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
     duplicates(&mut errors, ports, ty, &path.child("ports"));
     balancer(&mut errors, spec, ty, &path);
-    traffic(&mut errors, spec, ty, &path);
+    traffic(&mut errors, service, &path);
     errors
+}
+
+/// What only names another has no addresses.
+fn names_another(errors: &mut ErrorList, spec: &Value, path: &Path) {
+    const NONE: &str = "may not be set for ExternalName services";
+    if !text(spec, "clusterIP").is_empty() || !items(spec, "clusterIPs").is_empty() {
+        errors.forbidden(&path.child("clusterIPs"), NONE);
+    }
+    if !items(spec, "ipFamilies").is_empty() {
+        errors.forbidden(&path.child("ipFamilies"), NONE);
+    }
+    if has(spec, "ipFamilyPolicy") {
+        errors.forbidden(&path.child("ipFamilyPolicy"), NONE);
+    }
+    match text(spec, "externalName") {
+        "" => errors.required(&path.child("externalName"), ""),
+        name => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            errors.invalid_each(&path.child("externalName"), name, names::dns1123_subdomain(name));
+        }
+    }
 }
 
 fn is_headless(spec: &Value) -> bool {
@@ -105,9 +114,9 @@ pub fn cluster_addresses(service: &Value) -> ErrorList {
     };
     for (index, address) in given.into_iter().enumerate().filter(|(_, address)| *address != "None") {
         let path = of_addresses.index(index);
-        match (address.parse::<std::net::IpAddr>(), families.get(index).and_then(Value::as_str)) {
-            (Err(_), _) => errors.invalid(&path, address, IP),
-            (Ok(ip), Some(family @ ("IPv4" | "IPv6"))) if ip.is_ipv6() != (family == "IPv6") => {
+        match (ip_fault(address), families.get(index).and_then(Value::as_str)) {
+            (Some(fault), _) => errors.invalid(&path, address, fault),
+            (None, Some(family @ ("IPv4" | "IPv6"))) if address.contains(':') != (family == "IPv6") => {
                 let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
                 errors.invalid(&path, address, detail);
             }
@@ -130,8 +139,11 @@ pub fn cluster_addresses(service: &Value) -> ErrorList {
 fn external_addresses(errors: &mut ErrorList, addresses: &[Value], path: &Path) {
     for (index, address) in addresses.iter().enumerate() {
         let (path, text) = (path.index(index), address.as_str().unwrap_or_default());
+        if let Some(fault) = ip_fault(text) {
+            errors.invalid(&path, text, fault);
+            continue;
+        }
         let fault = match text.parse::<std::net::IpAddr>() {
-            Err(_) => IP,
             Ok(ip) if ip.is_unspecified() => "may not be unspecified (0.0.0.0 or ::)",
             Ok(ip) if ip.is_loopback() => "may not be in the loopback range (127.0.0.0/8, ::1/128)",
             Ok(std::net::IpAddr::V4(ip)) if ip.is_link_local() => {
@@ -140,7 +152,7 @@ fn external_addresses(errors: &mut ErrorList, addresses: &[Value], path: &Path) 
             Ok(std::net::IpAddr::V6(ip)) if ip.is_unicast_link_local() => {
                 "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
             }
-            Ok(_) => continue,
+            _ => continue,
         };
         errors.invalid(&path, text, fault);
     }
@@ -158,8 +170,8 @@ fn balancer(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
     }
     for (index, range) in ranges.iter().enumerate() {
         let range = range.as_str().unwrap_or_default();
-        if !is_cidr(range.trim()) {
-            errors.invalid(&of_ranges.index(index), range, CIDR);
+        if let Some(fault) = range_fault(range.trim()) {
+            errors.invalid(&of_ranges.index(index), range, fault);
         }
     }
     if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
@@ -225,9 +237,10 @@ fn duplicates(errors: &mut ErrorList, ports: &[Value], ty: &str, path: &Path) {
     }
 }
 
-fn traffic(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
+fn traffic(errors: &mut ErrorList, service: &Value, path: &Path) {
+    let spec = at(service, "spec");
     let external = text(spec, "externalTrafficPolicy");
-    let exposed = matches!(ty, "NodePort" | "LoadBalancer") || !items(spec, "externalIPs").is_empty();
+    let exposed = services::takes_outsiders(service);
     let at_external = path.child("externalTrafficPolicy");
     if !exposed && !external.is_empty() {
         let detail = "may only be set for externally-accessible services";
@@ -235,10 +248,18 @@ fn traffic(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
     } else if exposed && !external.is_empty() {
         one_of(errors, &at_external, external, &["Cluster", "Local"]);
     }
-    let checked = number(spec, "healthCheckNodePort").filter(|port| *port != 0);
-    if let Some(port) = checked.filter(|_| ty != "LoadBalancer" || external != "Local") {
-        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        errors.invalid(&path.child("healthCheckNodePort"), port, detail);
+    let at_check = path.child("healthCheckNodePort");
+    match number(spec, "healthCheckNodePort").filter(|port| *port != 0) {
+        Some(port) if !services::needs_health_port(service) => {
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&at_check, port, detail);
+        }
+        Some(port) => {
+            if let Some(fault) = names::port_number(port) {
+                errors.invalid(&at_check, port, fault);
+            }
+        }
+        None => {}
     }
     if has(spec, "internalTrafficPolicy") {
         let internal = text(spec, "internalTrafficPolicy");
@@ -261,11 +282,13 @@ pub fn service_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
         }
         return errors;
     }
-    let has_ip = |service: &Value| !matches!(text(service, "spec.type"), "ExternalName");
-    let (before, after) = (text(old, "spec.clusterIP"), text(new, "spec.clusterIP"));
-    if has_ip(new) && has_ip(old) && !before.is_empty() && before != after {
-        let path = Path::new("spec").child("clusterIPs").index(0);
-        errors.invalid(&path, at(new, "spec.clusterIPs").clone(), "may not change once set");
+    let both = |has: fn(&Value) -> bool| has(new) && has(old);
+    let (before, after) = (items(old, "spec.clusterIPs"), items(new, "spec.clusterIPs"));
+    if both(services::has_addresses) && !both(services::is_headless) && before.len() == after.len() {
+        for (index, _) in before.iter().zip(after).enumerate().filter(|(_, (before, after))| before != after) {
+            let path = Path::new("spec").child("clusterIPs").index(index);
+            errors.invalid(&path, after.to_vec(), "may not change once set");
+        }
     }
     let balanced = |service: &Value| text(service, "spec.type") == "LoadBalancer";
     let class = at(new, "spec.loadBalancerClass");
@@ -273,29 +296,50 @@ pub fn service_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
         let path = Path::new("spec").child("loadBalancerClass");
         errors.invalid(&path, class.clone(), "may not change once set");
     }
+    let check = "spec.healthCheckNodePort";
+    if both(services::needs_health_port) && at(new, check) != at(old, check) {
+        errors.forbidden(&Path::new(check), IMMUTABLE);
+    }
     errors.extend(service(context, new));
     errors
 }
 
 /// Warnings about a Service.
 pub fn service_warnings(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
-    let spec = at(new, "spec");
-    let ty = text(spec, "type");
-    let mut warnings = Vec::new();
-    if !items(spec, "externalIPs").is_empty() {
-        warnings.push(match (ty, is_headless(spec)) {
-            ("ExternalName", _) => "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
-            (_, true) => "spec.externalIPs is ignored for headless services",
-            _ => "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
-        });
+    let (spec, path) = (at(new, "spec"), Path::new("spec"));
+    let (names_another, headless) = (text(spec, "type") == "ExternalName", is_headless(spec));
+    let outside = !items(spec, "externalIPs").is_empty();
+    let mut told = Vec::new();
+    for field in ["clusterIPs", "externalIPs"] {
+        let addresses = items(spec, field).iter().enumerate();
+        let words =
+            |(index, address): (usize, &Value)| address_advice(&path.child(field).index(index), address.as_str()?);
+        told.extend(addresses.filter_map(words));
     }
-    if ty != "ExternalName" && !text(spec, "externalName").is_empty() {
-        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"");
+    let mut tell = |is: bool, words: &str| told.extend(is.then(|| words.to_owned()));
+    let deprecated = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+    tell(outside && !names_another && !headless, deprecated);
+    if let Some(words) = address_advice(&path.child("loadBalancerIP"), text(spec, "loadBalancerIP")) {
+        tell(true, &words);
     }
-    if text(spec, "trafficDistribution") == "PreferClose" {
-        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"");
+    for (index, range) in items(spec, "loadBalancerSourceRanges").iter().enumerate() {
+        let advice =
+            range_advice(&path.child("loadBalancerSourceRanges").index(index), range.as_str().unwrap_or_default());
+        tell(advice.is_some(), &advice.unwrap_or_default());
     }
-    warnings.into_iter().map(str::to_owned).collect()
+    tell(names_another && outside, "spec.externalIPs is ignored when spec.type is \"ExternalName\"");
+    if headless {
+        let balanced = !text(spec, "loadBalancerIP").is_empty();
+        tell(balanced, "spec.loadBalancerIP is ignored for headless services");
+        tell(outside, "spec.externalIPs is ignored for headless services");
+        let affine = text(spec, "sessionAffinity") == "ClientIP";
+        tell(affine, "spec.SessionAffinity is ignored for headless services");
+    }
+    let unused = !names_another && !text(spec, "externalName").is_empty();
+    tell(unused, "spec.externalName is ignored when spec.type is not \"ExternalName\"");
+    let close = text(spec, "trafficDistribution") == "PreferClose";
+    tell(close, "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"");
+    told
 }
 
 #[cfg(test)]
@@ -320,5 +364,78 @@ mod tests {
         ] {
             assert_eq!(cluster_addresses(&spec(given.clone())).to_string(), expected, "{given}");
         }
+    }
+
+    fn told(errors: ErrorList) -> Vec<String> {
+        errors.iter().map(|error| error.to_string().chars().take(90).collect()).collect()
+    }
+
+    #[test]
+    fn what_only_names_another_has_no_addresses() {
+        let given = json!({"spec": {"type": "ExternalName", "clusterIP": "1.2.3.4", "clusterIPs": ["1.2.3.4"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "sessionAffinity": "x"}});
+        let forbidden = |field: &str| format!("spec.{field}: Forbidden: may not be set for ExternalName services");
+        assert_eq!(
+            told(service(&Context::ANY, &given)),
+            [
+                forbidden("clusterIPs"),
+                forbidden("ipFamilies"),
+                forbidden("ipFamilyPolicy"),
+                "spec.externalName: Required value".to_owned(),
+                "spec.sessionAffinity: Unsupported value: \"x\": supported values: \"ClientIP\", \"None\"".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_type_that_is_none_takes_no_outsiders() {
+        let given = json!({"spec": {"type": "Nonsense", "externalIPs": ["192.0.2.1"], "externalTrafficPolicy": "Local",
+            "sessionAffinity": "None", "ports": [{"port": 1, "protocol": "TCP", "targetPort": 1}]}});
+        let fields: Vec<String> = service(&Context::ANY, &given).iter().map(|error| error.field.clone()).collect();
+        assert_eq!(fields, ["spec.type", "spec.externalTrafficPolicy"]);
+    }
+
+    #[test]
+    fn what_was_allotted_stays() {
+        let balanced = |address: &str, check: i64| {
+            json!({"spec": {"type": "LoadBalancer", "clusterIP": address, "clusterIPs": [address], "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": check, "sessionAffinity": "None", "ports": [{"port": 1, "protocol": "TCP", "targetPort": 1}]}})
+        };
+        assert_eq!(
+            told(service_update(&Context::ANY, &balanced("10.1.2.3", -3), &balanced("10.97.0.9", 30001))),
+            [
+                "spec.clusterIPs[0]: Invalid value: [\"10.1.2.3\"]: may not change once set",
+                "spec.healthCheckNodePort: Forbidden: field is immutable",
+                "spec.healthCheckNodePort: Invalid value: -3: must be between 1 and 65535, inclusive",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_ignored_is_told() {
+        let warnings = |spec: Value| service_warnings(&Context::ANY, &json!({"spec": spec}), None);
+        assert_eq!(
+            warnings(
+                json!({"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP", "loadBalancerIP": "192.0.2.1",
+                "externalIPs": ["192.0.2.1"], "externalName": "x"})
+            ),
+            [
+                "spec.loadBalancerIP is ignored for headless services",
+                "spec.externalIPs is ignored for headless services",
+                "spec.SessionAffinity is ignored for headless services",
+                "spec.externalName is ignored when spec.type is not \"ExternalName\"",
+            ]
+        );
+        assert_eq!(
+            warnings(json!({"type": "LoadBalancer", "externalIPs": ["FD00::1"], "loadBalancerIP": "010.2.3.4",
+                "loadBalancerSourceRanges": ["2001:0db8::/32"]})),
+            [
+                "spec.externalIPs[0]: IPv6 address \"FD00::1\" should be in RFC 5952 canonical format (\"fd00::1\")",
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+                "spec.loadBalancerIP: non-standard IP address \"010.2.3.4\" is invalid: use \"10.2.3.4\"",
+                "spec.loadBalancerSourceRanges[0]: IPv6 CIDR value \"2001:0db8::/32\" should be in RFC 5952 canonical format \
+                 (\"2001:db8::/32\")",
+            ]
+        );
     }
 }

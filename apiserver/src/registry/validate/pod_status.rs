@@ -7,16 +7,24 @@ use pintle_machinery::field_path::{ErrorList, Fault, FieldError, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use super::{IMMUTABLE, IP};
+use super::{IMMUTABLE, IP, container_status};
 use crate::registry::value::{at, entries, has, items, number, text};
 
 /// A pod's new status.
 pub fn status(new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let (path, status) = (Path::new("status"), at(new, "status"));
+    for (index, condition) in items(status, "conditions").iter().enumerate() {
+        let ty = text(condition, "type");
+        // The capital is upstream's.
+        errors.invalid_each(&path.child("conditions").index(index).child("Type"), ty, names::qualified(ty));
+    }
     let node = text(status, "nominatedNodeName");
     if !node.is_empty() {
         errors.invalid_each(&path.child("nominatedNodeName"), node, names::dns1123_subdomain(node));
+    }
+    if let Some(generation) = number(status, "observedGeneration").filter(|generation| *generation < 0) {
+        errors.invalid(&path.child("observedGeneration"), generation, "must be a non-negative integer");
     }
     let (class, before) = (text(status, "qosClass"), text(old, "status.qosClass"));
     if class != before && !before.is_empty() {
@@ -26,20 +34,13 @@ pub fn status(new: &Value, old: &Value) -> ErrorList {
     if has(status, "extendedResourceClaimStatus") {
         extended(&mut errors, new, &path.child("extendedResourceClaimStatus"));
     }
+    addresses(&mut errors, items(status, "podIPs"), &path.child("podIPs"));
     let hosts = items(status, "hostIPs");
     if let Some(first) = hosts.first().map(|first| text(first, "ip")).filter(|ip| *ip != text(status, "hostIP")) {
         errors.invalid(&path.child("hostIPs").index(0).child("ip"), first, "must be equal to `hostIP`");
     }
     addresses(&mut errors, hosts, &path.child("hostIPs"));
-    addresses(&mut errors, items(status, "podIPs"), &path.child("podIPs"));
-    for (index, condition) in items(status, "conditions").iter().enumerate() {
-        let ty = text(condition, "type");
-        // The capital is upstream's.
-        errors.invalid_each(&path.child("conditions").index(index).child("Type"), ty, names::qualified(ty));
-    }
-    if let Some(generation) = number(status, "observedGeneration").filter(|generation| *generation < 0) {
-        errors.invalid(&path.child("observedGeneration"), generation, "must be a non-negative integer");
-    }
+    container_status::all(&mut errors, new, &path);
     errors
 }
 

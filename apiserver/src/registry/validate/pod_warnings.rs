@@ -208,18 +208,26 @@ fn containers(told: &mut Vec<String>, spec: &Value, path: &Path) {
             }
         }
     }
-    let mut named: Vec<(&str, Path)> = Vec::new();
+    let (mut named, mut before) = (Vec::new(), Vec::new());
     for list in ["initContainers", "containers"] {
         for (index, container) in items(spec, list).iter().enumerate() {
-            ports(told, container, &path.child(list).index(index).child("ports"), &mut named);
+            ports(told, container, &path.child(list).index(index).child("ports"), &mut named, &mut before);
         }
     }
 }
 
-/// Ports that hide each other.
-fn ports<'a>(told: &mut Vec<String>, container: &'a Value, path: &Path, named: &mut Vec<(&'a str, Path)>) {
-    let ports = items(container, "ports");
-    for (index, port) in ports.iter().enumerate() {
+/// What is at a path.
+type Placed<'a, T> = Vec<(T, Path)>;
+
+/// Ports that hide each other; `named` and `before` are those of the containers before.
+fn ports<'a>(
+    told: &mut Vec<String>,
+    container: &'a Value,
+    path: &Path,
+    named: &mut Placed<'a, &'a str>,
+    before: &mut Placed<'a, &'a Value>,
+) {
+    for (index, port) in items(container, "ports").iter().enumerate() {
         let own = path.index(index);
         if !text(port, "hostIP").is_empty() && int(port, "hostPort") == 0 {
             told.push(format!(
@@ -231,18 +239,18 @@ fn ports<'a>(told: &mut Vec<String>, container: &'a Value, path: &Path, named: &
             ));
         }
         let key = |port: &Value| (int(port, "containerPort"), text(port, "protocol").to_owned());
-        for (before, other) in ports[..index].iter().enumerate().filter(|(_, other)| key(other) == key(port)) {
+        for (other, at_other) in before.iter().filter(|(other, _)| key(other) == key(port)) {
             let place = |port: &Value| (int(port, "hostPort"), text(port, "hostIP").to_owned());
             let ((number, host), (other_number, other_host)) = (place(port), place(other));
-            let other = path.index(before);
             if number == other_number && host == other_host {
-                told.push(format!("{own}: duplicate port definition with {other}"));
+                told.push(format!("{own}: duplicate port definition with {at_other}"));
             } else if number == 0 || other_number == 0 {
-                told.push(format!("{own}: overlapping port definition with {other}"));
+                told.push(format!("{own}: overlapping port definition with {at_other}"));
             } else if number == other_number && (host.is_empty() || other_host.is_empty()) {
-                told.push(format!("{own}: dangerously ambiguous port definition with {other}"));
+                told.push(format!("{own}: dangerously ambiguous port definition with {at_other}"));
             }
         }
+        before.push((port, own.clone()));
         let name = text(port, "name");
         match named.iter().find(|(other, _)| *other == name) {
             _ if name.is_empty() => {}

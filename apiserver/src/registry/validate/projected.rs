@@ -13,6 +13,9 @@ use crate::registry::value::{at, entries, has, int, items, number, text};
 
 /// Kinds of keys that pods may have certificates for.
 pub const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+/// What a source may be, in the order in which faults are told.
+const SOURCES: [&str; 6] =
+    ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 /// The shortest and the longest life of a pod's certificate, in seconds.
 pub const LIFE: (i64, i64) = (3600, 91 * 24 * 3600);
 /// The same of a token.
@@ -24,17 +27,18 @@ pub fn volume(errors: &mut ErrorList, volume: &Value, path: &Path) {
     let mut paths = HashSet::new();
     for (index, part) in items(volume, "sources").iter().enumerate() {
         let here = path.child("sources").index(index);
-        for (position, (field, source)) in part.as_object().into_iter().flatten().enumerate() {
-            if position > 0 {
-                errors.forbidden(&here, "may not specify more than 1 volume type per source");
-                continue;
-            }
+        let given =
+            || SOURCES.into_iter().map(|field| (field, at(part, field))).filter(|(_, source)| !source.is_null());
+        for (field, source) in given() {
             one(errors, field, source, &here.child(field), path);
             for (file, named) in files_of(field, source) {
                 if !paths.insert(file) {
                     errors.invalid(path, named, "conflicting duplicate paths");
                 }
             }
+        }
+        if given().count() > 1 {
+            errors.forbidden(&here, "may not specify more than 1 volume type per source");
         }
     }
 }
@@ -105,7 +109,7 @@ fn trust(errors: &mut ErrorList, source: &Value, path: &Path) {
             if name.is_empty() {
                 errors.required(&of_name, "must be a valid object name");
             }
-            for fault in super::trust::bundle_name(name, false) {
+            for fault in super::trust::bundle_name(&Value::Null, name, false) {
                 errors.invalid(&of_name, name, format!("not a valid clustertrustbundlename: {fault}"));
             }
             if has(source, "labelSelector") {
@@ -179,6 +183,20 @@ mod tests {
             format!("{path}.maxExpirationSeconds: Invalid value: 5: if provided, maxExpirationSeconds must be >= 3600")
         );
         assert_eq!(with("keyPath", json!("b")), "v: Invalid value: \"b\": conflicting duplicate paths");
+    }
+
+    #[test]
+    fn each_of_several_sources_is_looked_at() {
+        let source = json!({"clusterTrustBundle": {}, "configMap": {}, "serviceAccountToken": {"path": "/a", "expirationSeconds": 600}});
+        let path = "v.sources[0]";
+        assert_eq!(
+            faults(source),
+            format!(
+                "[{path}.configMap.name: Required value, v.path: Invalid value: \"/a\": must be a relative path, \
+                 {path}.clusterTrustBundle: Required value: either name or signerName must be specified, \
+                 {path}.clusterTrustBundle.path: Required value, {path}: Forbidden: may not specify more than 1 volume type per source]"
+            )
+        );
     }
 
     #[test]

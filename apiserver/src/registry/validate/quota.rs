@@ -70,14 +70,12 @@ fn spec(errors: &mut ErrorList, spec: &Value) {
     selector(errors, spec, &path.child("scopeSelector").child("matchExpressions"));
 }
 
+/// Scopes are about the resources that the server itself knows.
 fn suits(scope: &str, resource: &str) -> bool {
     match scope {
+        _ if resource.contains('/') => true,
         "BestEffort" => resource == "pods",
-        "VolumeAttributesClass" => {
-            matches!(resource, "persistentvolumeclaims" | "requests.storage")
-                || resource.ends_with(".storageclass.storage.k8s.io/persistentvolumeclaims")
-                || resource.ends_with(".storageclass.storage.k8s.io/requests.storage")
-        }
+        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
         _ => resource == "pods" || COMPUTE.contains(&resource),
     }
 }

@@ -106,8 +106,7 @@ fn data_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
     }
     if !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
-        let path = path.child("dataSource");
-        errors.push(FieldError::new(Fault::Invalid, &path, Value::Null, detail).shown_as("{}"));
+        errors.push(FieldError::new(Fault::Invalid, path, Value::Null, detail).shown_as("{}"));
     } else if ["apiGroup", "kind", "name"].iter().any(|field| text(source, field) != text(reference, field)) {
         errors.push(FieldError::new(Fault::Invalid, path, Value::Null, "must match dataSourceRef").shown_as("{}"));
     }
@@ -149,11 +148,6 @@ pub fn claim_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
         errors.forbidden(&path, "field can not be less than status.capacity");
     }
     unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
-    let (affinity, before) = (at(new, "spec.nodeAffinity"), at(old, "spec.nodeAffinity"));
-    if !before.is_null() && affinity != before {
-        let detail = "field is immutable, except for updating from beta label to GA";
-        errors.invalid(&Path::new("nodeAffinity"), affinity.clone(), detail);
-    }
     errors
 }
 
@@ -338,17 +332,64 @@ pub fn volume_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
     }
     unchanged(&mut errors, &Path::new("volumeMode"), at(new, "spec.volumeMode"), at(old, "spec.volumeMode"));
     let (affinity, before) = (at(new, "spec.nodeAffinity"), at(old, "spec.nodeAffinity"));
-    if !before.is_null() && affinity != before {
+    if !before.is_null() && affinity != before && *affinity != renewed(before, affinity) {
         let detail = "field is immutable, except for updating from beta label to GA";
         errors.invalid(&Path::new("nodeAffinity"), affinity.clone(), detail);
     }
     errors
 }
 
+/// Labels of nodes that have newer names.
+const RENAMED: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+];
+
+/// The nodes of before with the newer names of labels where those are the new ones; upstream takes none for the newer
+/// name of a label that has none.
+fn renewed(before: &Value, affinity: &Value) -> Value {
+    const TERMS: &str = "required.nodeSelectorTerms";
+    const LABELS: &str = "matchExpressions";
+    let mut before = before.clone();
+    let terms = before["required"]["nodeSelectorTerms"].as_array_mut();
+    for (term, new) in terms.into_iter().flatten().zip(items(affinity, TERMS)) {
+        let labels = term.get_mut(LABELS).and_then(Value::as_array_mut);
+        for (label, new) in labels.into_iter().flatten().zip(items(new, LABELS)) {
+            let newer = RENAMED.iter().find(|(old, _)| *old == text(label, "key")).map_or("", |(_, newer)| newer);
+            if text(new, "key") == newer {
+                label["key"] = new["key"].clone();
+            }
+        }
+    }
+    before
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn nodes_of_a_volume_stay_but_for_newer_names() {
+        const ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+        let affinity = |key: &str, value: &str| {
+            let label = json!({"key": key, "operator": "In", "values": [value]});
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}})
+        };
+        let same = |before: &Value, new: &Value| renewed(before, new) == *new;
+        for (before, after, value, fits) in [
+            (ZONE, "topology.kubernetes.io/zone", "a", true),
+            (ZONE, "topology.kubernetes.io/zone", "b", false),
+            (ZONE, "topology.kubernetes.io/region", "a", false),
+            ("x", "y", "a", false),
+            ("x", "", "a", true),
+        ] {
+            assert_eq!(same(&affinity(before, "a"), &affinity(after, value)), fits, "{before} {after} {value}");
+        }
+    }
 
     #[test]
     fn what_claims_are_given() {

@@ -15,26 +15,6 @@ pub fn bundle(_context: &Context<'_>, bundle: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let signer = text(bundle, "spec.signerName");
-    let prefix = format!("{}:", signer.replace('/', ":"));
-    for field in ["generateName", "name"] {
-        let name = text(&bundle["metadata"], field);
-        let place = Path::new("metadata").child(field);
-        match (name.is_empty(), signer.is_empty()) {
-            (true, _) => {}
-            (false, true) if name.contains(':') => {
-                errors.invalid(&place, name, "ClusterTrustBundle without signer name must not have \":\" in its name");
-            }
-            (false, false) if !name.starts_with(&prefix) => {
-                let detail = format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}");
-                errors.invalid(&place, name, detail);
-            }
-            (false, unsigned) => {
-                let rest = if unsigned { name } else { &name[prefix.len()..] };
-                let rest = mask_trailing_dash(rest, field == "generateName");
-                errors.invalid_each(&place, name, names::dns1123_subdomain(&rest));
-            }
-        }
-    }
     if !signer.is_empty() {
         signer_name(&mut errors, &path.child("signerName"), signer);
     }
@@ -56,8 +36,22 @@ pub fn bundle_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLi
 }
 
 /// What a bundle may be called depends on its signer.
-pub fn bundle_name(_name: &str, _prefix: bool) -> Vec<String> {
-    Vec::new()
+pub fn bundle_name(bundle: &Value, name: &str, is_prefix: bool) -> Vec<String> {
+    let signer = text(bundle, "spec.signerName");
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    let rest = match signer {
+        "" if name.contains(':') => {
+            return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
+        }
+        "" => name,
+        _ => match name.strip_prefix(&prefix) {
+            Some(rest) => rest,
+            None => {
+                return vec![format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}")];
+            }
+        },
+    };
+    names::dns1123_subdomain(&mask_trailing_dash(rest, is_prefix))
 }
 
 fn anchors_fault(pem: &str) -> Option<String> {
@@ -151,27 +145,24 @@ mod tests {
         const OUTSIDE: &str = "must be named with prefix x.io:y:";
         const LETTERS: &str = "a lowercase RFC 1123 subdomain must consist of";
         let cases = [
-            ("x.io/y", "name", "x.io:y:z", None),
-            ("x.io/y", "name", "x.io:y:Z", Some(LETTERS)),
-            ("x.io/y", "name", "x.io:y:", Some(LETTERS)),
-            ("x.io/y", "name", "x.io:y:z-", Some(LETTERS)),
-            ("x.io/y", "name", "z", Some(OUTSIDE)),
-            ("x.io/y", "name", "x.io/y:z", Some(OUTSIDE)),
-            ("x.io/y", "generateName", "x.io:y:z-", None),
-            ("x.io/y", "generateName", "z-", Some(OUTSIDE)),
-            ("", "name", "z", None),
-            ("", "name", "Z", Some(LETTERS)),
-            ("", "name", "x.io:y:z", Some("without signer name must not have \":\" in its name")),
-            ("", "generateName", "z-", None),
+            ("x.io/y", false, "x.io:y:z", None),
+            ("x.io/y", false, "x.io:y:Z", Some(LETTERS)),
+            ("x.io/y", false, "x.io:y:", Some(LETTERS)),
+            ("x.io/y", false, "x.io:y:z-", Some(LETTERS)),
+            ("x.io/y", false, "z", Some(OUTSIDE)),
+            ("x.io/y", false, "x.io/y:z", Some(OUTSIDE)),
+            ("x.io/y", true, "x.io:y:z-", None),
+            ("x.io/y", true, "z-", Some(OUTSIDE)),
+            ("", false, "z", None),
+            ("", false, "Z", Some(LETTERS)),
+            ("", false, "x.io:y:z", Some("without signer name must not have \":\" in its name")),
+            ("", true, "z-", None),
         ];
-        for (signer, field, name, wanted) in cases {
-            let object = json!({"metadata": {field: name}, "spec": {"signerName": signer}});
-            let errors = bundle(&Context::ANY, &object);
-            let mut about_names = errors.iter().filter(|error| error.field == format!("metadata.{field}"));
-            let found = about_names.next().map(ToString::to_string);
+        for (signer, is_prefix, name, wanted) in cases {
+            let found = bundle_name(&json!({"spec": {"signerName": signer}}), name, is_prefix).into_iter().next();
             assert!(
                 found.as_deref().zip(wanted).map_or(found.is_none() && wanted.is_none(), |(f, w)| f.contains(w)),
-                "{field} {name} of {signer}: {found:?}"
+                "{name} of {signer}: {found:?}"
             );
         }
     }

@@ -50,6 +50,14 @@ fn step(document: &mut Value, operation: &Value) -> Option<()> {
     }
 }
 
+/// Where a patch copies or moves something: (from, to).
+pub fn moves(patch: &[u8]) -> Vec<(String, String)> {
+    let operations = parse(patch).unwrap_or_default();
+    let text = |operation: &Value, name: &str| operation.get(name).and_then(Value::as_str).map(str::to_owned);
+    let operations = operations.as_array().into_iter().flatten();
+    operations.filter_map(|operation| Some((text(operation, "from")?, text(operation, "path")?))).collect()
+}
+
 /// The decoded segments of a pointer that isn't the root.
 fn pointer(text: &str) -> Option<Vec<String>> {
     Some(text.strip_prefix('/')?.split('/').map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect())

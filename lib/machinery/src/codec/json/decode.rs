@@ -19,10 +19,11 @@ pub fn decode(schema: &Schema, ty: &StructType, bytes: &[u8]) -> Result<Decoded,
         path: Vec::with_capacity(16),
         strict_errors: Vec::new(),
         error: None,
+        refused: None,
     };
     let value = reader.root(ty).map_err(DecodeError::Syntax)?;
     reader.scanner.end().map_err(DecodeError::Syntax)?;
-    match reader.error {
+    match reader.refused.or(reader.error) {
         Some(error) => Err(DecodeError::Type(error)),
         None => Ok(Decoded { value, strict_errors: reader.strict_errors }),
     }
@@ -53,6 +54,8 @@ struct Reader<'a> {
     strict_errors: Vec<String>,
     /// The first value of a wrong type; reading goes on to find syntax errors.
     error: Option<String>,
+    /// The first that a type with a reader of its own refused: with that Go's decoding ends, so it is told before all others.
+    refused: Option<String>,
 }
 
 type Read<T> = Result<T, String>;
@@ -133,7 +136,7 @@ impl<'a> Reader<'a> {
             (Type::Time | Type::MicroTime | Type::Duration | Type::Bytes, Form::String) => {
                 let text = self.scanner.string()?;
                 let read = canonical(target.ty, &text);
-                Value::String(self.checked(read))
+                Value::String(self.checked(target.ty, read))
             }
             (Type::Union(id), _) => return self.union(target, self.schema.get(*id), form),
             _ => {
@@ -167,13 +170,13 @@ impl<'a> Reader<'a> {
             }
         };
         let read = scalar::canonical_quantity(&text);
-        Ok(Value::String(self.checked(read)))
+        Ok(Value::String(self.checked(&Type::Quantity, read)))
     }
 
     /// The text, or nothing and the error noted.
-    fn checked(&mut self, read: Result<String, String>) -> String {
+    fn checked(&mut self, ty: &Type, read: Result<String, String>) -> String {
         read.unwrap_or_else(|error| {
-            self.error.get_or_insert(error);
+            self.fault(ty).get_or_insert(error);
             String::new()
         })
     }
@@ -233,7 +236,7 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong_type(&mut self, target: Target<'a>, found: &str) {
-        if self.error.is_some() {
+        if self.fault(target.ty).is_some() {
             return;
         }
         let mut message = format!("json: cannot unmarshal {found} into Go struct field {}.", target.owner.short_name());
@@ -256,7 +259,12 @@ impl<'a> Reader<'a> {
             _ => target.field.go_type(target.depth),
         };
         let _ = write!(message, " of type {wanted}");
-        self.error = Some(message);
+        *self.fault(target.ty) = Some(message);
+    }
+
+    /// Where a fault of a value of that type is noted.
+    fn fault(&mut self, ty: &Type) -> &mut Option<String> {
+        if reads_itself(ty) { &mut self.refused } else { &mut self.error }
     }
 
     fn strict(&mut self, what: &str, name: &str) {
@@ -323,6 +331,11 @@ fn canonical(ty: &Type, text: &str) -> Result<String, String> {
     match ty {
         Type::Time => scalar::canonical_time(text, false),
         Type::MicroTime => scalar::canonical_time(text, true),
+/// Types that Go's decoder leaves the reading to.
+fn reads_itself(ty: &Type) -> bool {
+    matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::IntOrString)
+}
+
         Type::Duration => scalar::parse_duration(text).map(scalar::format_duration),
         _ => scalar::decode_base64(text).map(|bytes| scalar::encode_base64(&bytes)),
     }
