@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::{Server, config};
 use pintle_apiserver::Features;
+use pintle_machinery::codec::cbor;
 use pintle_store::memory::Memory;
 use serde_json::{Value, json};
 
@@ -89,4 +90,86 @@ async fn fields_behind_gates_stay_with_them() {
         let made = server.ok("POST", "/api/v1/namespaces/n/pods", pod.clone()).await;
         assert_eq!(made["spec"].get("evictionResponders").is_some(), stays, "{gates}");
     }
+}
+
+/// A server that speaks CBOR.
+async fn with_cbor() -> Server {
+    server("CBORServingAndStorage=true", "").await
+}
+
+fn map(bytes: &[u8]) -> Value {
+    assert_eq!(bytes[..3], [0xd9, 0xd9, 0xf7]);
+    cbor::parse(bytes).expect("CBOR")
+}
+
+#[tokio::test]
+async fn objects_are_cbor_for_those_who_want_it() {
+    let server = with_cbor().await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "aP8="}});
+    let ty = pintle_api::schema().kind("", "v1", "Secret").unwrap();
+    let body = cbor::encode(pintle_api::schema(), Some(ty), &secret);
+    let both = [("content-type", "application/cbor"), ("accept", "application/cbor")];
+    let made = server.send("POST", "/api/v1/namespaces/n/secrets", body.clone(), &both).await;
+    assert_eq!((made.code, &made.headers["content-type"]), (201, &"application/cbor".parse().unwrap()));
+    assert!(made.bytes.windows(4).any(|part| part == [0xd6, 0x42, 0x68, 0xff]), "bytes are not base64");
+    assert_eq!(map(&made.bytes)["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]["f:k"], json!({}));
+    for (path, field, value) in [
+        ("/api/v1/namespaces/n/secrets/s", "/data/k", "aP8="),
+        ("/api/v1/namespaces/n/secrets", "/items/0/data/k", "aP8="),
+        ("/api/v1/namespaces/n/secrets/nope", "/reason", "NotFound"),
+        ("/apis", "/kind", "APIGroupList"),
+    ] {
+        let answer = server.send("GET", path, "", &both).await;
+        let found = map(&answer.bytes);
+        assert_eq!(found.pointer(field), Some(&json!(value)), "{path}: {found}");
+    }
+    let path = "/api/v1/namespaces/n/secrets?watch=1&timeoutSeconds=1";
+    let events = server.send("GET", path, "", &[("accept", "application/cbor-seq")]).await;
+    assert_eq!(events.headers["content-type"], "application/cbor-seq");
+    let event = map(&events.bytes);
+    assert_eq!((&event["type"], &event["object"]["data"]["k"]), (&json!("ADDED"), &json!("aP8=")));
+    let apply = [("content-type", "application/apply-patch+cbor")];
+    let path = "/api/v1/namespaces/n/secrets/s?fieldManager=m&force=true";
+    let applied = server.send("PATCH", path, body, &apply).await;
+    assert_eq!((applied.code, &applied.json()["data"]["k"]), (200, &json!("aP8=")));
+}
+
+#[tokio::test]
+async fn what_is_no_cbor_is_told_as_upstream_tells_it() {
+    let server = with_cbor().await;
+    let path = "/api/v1/namespaces/n/configmaps";
+    let asked =
+        |method: &'static str, path: &'static str, body: &'static [u8], header: (&'static str, &'static str)| {
+            let server = &server;
+            async move {
+                let answer = server.send(method, path, body, &[header]).await;
+                (answer.code, answer.message())
+            }
+        };
+    let body = ("content-type", "application/cbor");
+    let told = "the object provided is unrecognized (must be of type ConfigMap): unable to determine group/version/kind: \
+                unexpected EOF (d9d9f7)";
+    assert_eq!(asked("POST", path, b"\xd9\xd9\xf7", body).await, (400, told.to_owned()));
+    let told = "the body of the request was in an unknown format - accepted media types include: application/json, \
+                application/yaml, application/vnd.kubernetes.protobuf, application/cbor";
+    assert_eq!(asked("POST", path, b"x", ("content-type", "a/b")).await, (415, told.to_owned()));
+    let told = "error decoding patch: cbor: unexpected \"break\" code";
+    let patch = ("content-type", "application/apply-patch+cbor");
+    let path = "/api/v1/namespaces/n/configmaps/x?fieldManager=m";
+    assert_eq!(asked("PATCH", path, b"\xff", patch).await, (400, told.to_owned()));
+    let told = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                application/vnd.kubernetes.protobuf, application/cbor, application/json;stream=watch, \
+                application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq";
+    let path = "/api/v1/namespaces/n/configmaps";
+    assert_eq!(asked("GET", path, b"", ("accept", "a/b")).await, (406, told.to_owned()));
+}
+
+#[tokio::test]
+async fn without_its_gate_there_is_no_cbor() {
+    let server = server("", "").await;
+    let path = "/api/v1/namespaces/n/configmaps";
+    assert_eq!(server.send("GET", path, "", &[("accept", "application/cbor")]).await.code, 406);
+    assert_eq!(server.send("POST", path, "", &[("content-type", "application/cbor")]).await.code, 415);
+    let patch = [("content-type", "application/apply-patch+cbor")];
+    assert_eq!(server.send("PATCH", &format!("{path}/x?fieldManager=m"), "", &patch).await.code, 415);
 }

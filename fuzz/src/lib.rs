@@ -5,21 +5,22 @@
 
 use jiff::Timestamp;
 use pintle_machinery::Value;
-use pintle_machinery::codec::{json, protobuf, yaml};
+use pintle_machinery::codec::{cbor, json, protobuf, yaml};
 use pintle_machinery::managed_fields::{self, Write};
 use pintle_machinery::patch;
 use pintle_machinery::quantity::{self, Quantity};
-use pintle_machinery::schema::{Schema, StructType};
+use pintle_machinery::schema::{Schema, StructType, text};
 use pintle_machinery::selector::{field, label};
 
 /// A function under test.
 pub type Target = fn(&[u8]);
 
 /// All of them by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("json", json_object),
     ("yaml", yaml_object),
     ("protobuf", protobuf_object),
+    ("cbor", cbor_object),
     ("json-patch", json_patch),
     ("merge-patch", merge_patch),
     ("strategic-patch", strategic_patch),
@@ -68,6 +69,22 @@ fn protobuf_object(bytes: &[u8]) {
         assert_eq!(protobuf::encode_message(schema(), pod(), &again).ok(), Some(written));
     }
     let _ = protobuf::decode(schema(), bytes);
+}
+
+fn cbor_object(bytes: &[u8]) {
+    let _ = cbor::type_meta(bytes);
+    if let Ok(value) = cbor::parse(bytes) {
+        // No kind is known, so that nothing is left out.
+        let Ok(nothing) = text::parse(&[]) else { return };
+        let written = cbor::encode(&nothing, None, &value);
+        assert_eq!(cbor::parse(&written).ok(), Some(value));
+    }
+    if let Ok(decoded) = cbor::decode(schema(), pod(), bytes) {
+        let written = cbor::encode(schema(), Some(pod()), &decoded.value);
+        let again = cbor::decode(schema(), pod(), &written);
+        let again = again.unwrap_or_else(|error| panic!("what was written is not read: {error}"));
+        assert_eq!(cbor::encode(schema(), Some(pod()), &again.value), written);
+    }
 }
 
 /// A document and a patch: the text before and after the first zero byte. Without one, the patch is for a document of ours.

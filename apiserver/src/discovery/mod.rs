@@ -17,17 +17,16 @@ use crate::codec;
 use crate::config::Config;
 use crate::engine::{Answer, present};
 use crate::http::body::{self, Body};
-use crate::http::negotiate::{Encoding, clauses, pretty};
+use crate::http::negotiate::{Encoding, Encodings, clauses, pretty};
 use crate::resource::Resource;
 
-/// What documents are written in.
-const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
 /// What the aggregated form's content type has behind the encoding.
 const AGGREGATED: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Prepared answers.
 pub struct Discovery {
     schema: &'static Schema,
+    encodings: Encodings,
     legacy: legacy::Legacy,
     core: Aggregated,
     groups: Aggregated,
@@ -62,6 +61,7 @@ impl Discovery {
     pub fn new(schema: &'static Schema, resources: &[Arc<Resource>], config: &Config) -> Self {
         Self {
             schema,
+            encodings: Encodings::of(&config.features.gates),
             legacy: legacy::Legacy::new(resources, config),
             core: Aggregated::new(&aggregated::document(resources, true)),
             groups: Aggregated::new(&aggregated::document(resources, false)),
@@ -87,7 +87,9 @@ impl Discovery {
             let known = group != "/apis" && !version.is_empty() && self.legacy.document(group).is_some();
             return known.then_some(Err(ApiError::NoSuchResource));
         };
-        let Some(mut wanted) = wanted(headers, aggregated.is_some()) else { return Some(Ok(not_acceptable())) };
+        let Some(mut wanted) = wanted(headers, self.encodings, aggregated.is_some()) else {
+            return Some(Ok(not_acceptable(self.encodings)));
+        };
         wanted.pretty = wanted.encoding == Encoding::Json && pretty(headers, pretty_parameter);
         Some(match aggregated {
             Some(aggregated) if wanted.aggregated => self.aggregated(aggregated, wanted, headers),
@@ -133,7 +135,7 @@ impl Discovery {
 }
 
 /// The best that the client accepts; `None`: nothing that there is.
-fn wanted(headers: &HeaderMap, with_aggregated: bool) -> Option<Wanted> {
+fn wanted(headers: &HeaderMap, encodings: Encodings, with_aggregated: bool) -> Option<Wanted> {
     clauses(headers).iter().find_map(|clause| {
         let aggregated = match clause.parameter("as") {
             None => false,
@@ -143,14 +145,14 @@ fn wanted(headers: &HeaderMap, with_aggregated: bool) -> Option<Wanted> {
             }
             Some(_) => return None,
         };
-        let encoding = Encoding::from_media_type(clause.media_type)?;
+        let encoding = encodings.named(clause.media_type)?;
         (aggregated || clause.parameter("as").is_none()).then_some(Wanted { encoding, aggregated, pretty: false })
     })
 }
 
-fn not_acceptable() -> Response<Body> {
-    let types = ENCODINGS.map(|encoding| encoding.media_type().to_owned());
-    let status = ApiError::NotAcceptable(types.into()).status();
+fn not_acceptable(encodings: Encodings) -> Response<Body> {
+    let types = encodings.media_types().map(str::to_owned).collect();
+    let status = ApiError::NotAcceptable(types).status();
     present::bytes(StatusCode::NOT_ACCEPTABLE, Encoding::Json.media_type(), status.to_json())
 }
 
@@ -187,7 +189,8 @@ mod tests {
     fn choice(accept: &str, with_aggregated: bool) -> Option<(Encoding, bool)> {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::ACCEPT, accept.parse().unwrap());
-        wanted(&headers, with_aggregated).map(|wanted| (wanted.encoding, wanted.aggregated))
+        wanted(&headers, Encodings::of(&Default::default()), with_aggregated)
+            .map(|wanted| (wanted.encoding, wanted.aggregated))
     }
 
     #[test]

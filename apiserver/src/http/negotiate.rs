@@ -3,6 +3,8 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
+use crate::features::Gates;
+
 /// How an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
@@ -12,6 +14,8 @@ pub enum Encoding {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`
     Protobuf,
+    /// `application/cbor`
+    Cbor,
 }
 
 impl Encoding {
@@ -21,6 +25,17 @@ impl Encoding {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
             Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Cbor => "application/cbor",
+        }
+    }
+
+    /// The content type of a stream of objects, if there are any in this encoding.
+    fn stream(self) -> Option<&'static str> {
+        match self {
+            Self::Json => Some("application/json;stream=watch"),
+            Self::Yaml => None,
+            Self::Protobuf => Some("application/vnd.kubernetes.protobuf;stream=watch"),
+            Self::Cbor => Some(CBOR_SEQUENCE),
         }
     }
 
@@ -30,8 +45,59 @@ impl Encoding {
             "application/json" | "*/*" | "application/*" | "" => Self::Json,
             "application/yaml" => Self::Yaml,
             "application/vnd.kubernetes.protobuf" => Self::Protobuf,
+            "application/cbor" => Self::Cbor,
             _ => return None,
         })
+    }
+}
+
+/// Objects in CBOR one after the other.
+const CBOR_SEQUENCE: &str = "application/cbor-seq";
+
+/// All encodings; the last takes a feature gate.
+const ALL: [Encoding; 4] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf, Encoding::Cbor];
+
+/// The encodings that a server has.
+#[derive(Debug, Clone, Copy)]
+pub struct Encodings {
+    all: &'static [Encoding],
+    sequences: bool,
+}
+
+impl Encodings {
+    /// With these gates.
+    pub fn of(gates: &Gates) -> Self {
+        let all = if gates.on("CBORServingAndStorage") { &ALL[..] } else { &ALL[..3] };
+        Self { all, sequences: false }
+    }
+
+    /// Those of a stream, which has a name of its own for sequences.
+    pub fn streamed(self) -> Self {
+        Self { sequences: true, ..self }
+    }
+
+    /// Whether this is one of them.
+    pub fn has(self, encoding: Encoding) -> bool {
+        self.all.contains(&encoding)
+    }
+
+    /// The one that a media type, or a pattern of some, stands for.
+    pub fn named(self, media_type: &str) -> Option<Encoding> {
+        let found = match media_type {
+            CBOR_SEQUENCE if self.sequences => Some(Encoding::Cbor),
+            other => Encoding::from_media_type(other),
+        };
+        found.filter(|encoding| self.has(*encoding))
+    }
+
+    /// Their content types.
+    pub fn media_types(self) -> impl Iterator<Item = &'static str> {
+        self.all.iter().map(|encoding| encoding.media_type())
+    }
+
+    /// And those of streams.
+    pub fn streams(self) -> impl Iterator<Item = &'static str> {
+        self.all.iter().filter_map(|encoding| encoding.stream())
     }
 }
 
@@ -63,11 +129,9 @@ impl Accepted {
 
     /// Content type of a response in this form.
     pub fn content_type(&self, watch: bool) -> String {
-        let mut text = self.encoding.media_type().to_owned();
-        if watch && self.encoding == Encoding::Protobuf {
-            text.push_str(";stream=watch");
-        }
-        text
+        let stream =
+            matches!(self.encoding, Encoding::Protobuf | Encoding::Cbor).then(|| self.encoding.stream()).flatten();
+        stream.filter(|_| watch).unwrap_or(self.encoding.media_type()).to_owned()
     }
 }
 
@@ -121,9 +185,14 @@ fn parse_clause(text: &str) -> Clause<'_> {
 }
 
 /// The best clause that can be served; `forms`: the endpoint can give Table and PartialObjectMetadata. `None`: 406.
-pub fn accept(headers: &HeaderMap, pretty_parameter: Option<&str>, forms: bool) -> Option<Accepted> {
+pub fn accept(
+    headers: &HeaderMap,
+    pretty_parameter: Option<&str>,
+    encodings: Encodings,
+    forms: bool,
+) -> Option<Accepted> {
     let found = clauses(headers).into_iter().find_map(|clause| {
-        let encoding = Encoding::from_media_type(clause.media_type)?;
+        let encoding = encodings.named(clause.media_type)?;
         let form = match clause.parameter("as") {
             None => Form::Object,
             Some(kind) if forms && clause.parameter("g").unwrap_or("meta.k8s.io") == "meta.k8s.io" => {
@@ -133,7 +202,7 @@ pub fn accept(headers: &HeaderMap, pretty_parameter: Option<&str>, forms: bool) 
                     Some(_) => return None,
                 };
                 match kind {
-                    "Table" if encoding != Encoding::Protobuf => Form::Table(v1),
+                    "Table" if matches!(encoding, Encoding::Json | Encoding::Yaml) => Form::Table(v1),
                     "PartialObjectMetadata" | "PartialObjectMetadataList" => Form::Metadata(v1),
                     _ => return None,
                 }
@@ -164,10 +233,10 @@ pub fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// Encoding of a request body that is an object; no content type is JSON. `None`: 415.
-pub fn body_encoding(headers: &HeaderMap) -> Option<Encoding> {
+pub fn body_encoding(headers: &HeaderMap, encodings: Encodings) -> Option<Encoding> {
     match content_type(headers).as_str() {
         "*/*" | "application/*" => None,
-        other => Encoding::from_media_type(other),
+        other => encodings.named(other),
     }
 }
 
@@ -181,20 +250,39 @@ mod tests {
         headers
     }
 
+    fn plain() -> Encodings {
+        Encodings::of(&Gates::default())
+    }
+
+    #[test]
+    fn cbor_is_there_with_its_gate() {
+        let cbor = Encodings::of(&Gates::parse(&["CBORServingAndStorage=true".into()]).unwrap());
+        let asked = |accept: &str, encodings: Encodings| {
+            super::accept(&headers(accept), None, encodings, true).map(|accepted| accepted.content_type(true))
+        };
+        assert_eq!(asked("application/cbor", plain()), None);
+        assert_eq!(asked("application/cbor", cbor).as_deref(), Some("application/cbor-seq"));
+        assert_eq!(asked("application/cbor-seq", cbor), None);
+        assert_eq!(asked("application/cbor-seq", cbor.streamed()).as_deref(), Some("application/cbor-seq"));
+        assert_eq!(asked("application/cbor;as=Table;v=v1;g=meta.k8s.io", cbor), None);
+        assert_eq!(plain().media_types().count(), 3);
+        assert_eq!(cbor.streams().last(), Some("application/cbor-seq"));
+    }
+
     #[test]
     fn kubectl_get_asks_for_a_table() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        let accepted = accept(&headers(kubectl), None, true).unwrap();
+        let accepted = accept(&headers(kubectl), None, plain(), true).unwrap();
         assert_eq!(accepted.form, Form::Table(true));
         assert_eq!(accepted.content_type(false), "application/json");
-        assert_eq!(accept(&headers(kubectl), None, false).unwrap().form, Form::Object);
+        assert_eq!(accept(&headers(kubectl), None, plain(), false).unwrap().form, Form::Object);
     }
 
     #[test]
     fn quality_orders_and_unknown_types_are_skipped() {
         let both = "application/json;q=0.8, application/foo, application/vnd.kubernetes.protobuf";
-        assert_eq!(accept(&headers(both), None, true).unwrap().encoding, Encoding::Protobuf);
-        assert_eq!(accept(&headers("application/foo"), None, true), None);
-        assert_eq!(accept(&HeaderMap::new(), None, true).unwrap().encoding, Encoding::Json);
+        assert_eq!(accept(&headers(both), None, plain(), true).unwrap().encoding, Encoding::Protobuf);
+        assert_eq!(accept(&headers("application/foo"), None, plain(), true), None);
+        assert_eq!(accept(&HeaderMap::new(), None, plain(), true).unwrap().encoding, Encoding::Json);
     }
 }

@@ -1,5 +1,6 @@
-//! Bytes to values and back, by schema: JSON, YAML and protobuf.
+//! Bytes to values and back, by schema: JSON, YAML, protobuf and CBOR.
 
+pub mod cbor;
 pub mod json;
 pub mod protobuf;
 pub mod scalar;

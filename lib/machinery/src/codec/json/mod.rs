@@ -9,6 +9,7 @@ pub use encode::{encode, encode_any, encode_patched, encode_tree};
 
 use super::{DecodeError, Decoded, TypeMeta};
 use crate::schema::Value;
+pub(crate) use scan::MAX_DEPTH;
 use scan::{Form, Scanner};
 
 /// Any JSON, without a schema. Of duplicate keys the last one counts.
