@@ -12,23 +12,46 @@ pub fn apply(schema: &Schema, ty: &StructType, value: &mut Value) {
 }
 
 fn fields(schema: &Schema, ty: &StructType, object: &mut Object) {
-    for field in &ty.fields {
-        let there = object.get(&field.json).is_some_and(|value| is_set(field, value));
-        if !there {
-            if let Some(default) = &field.default {
-                object.insert(field.json.clone(), default.clone());
-            } else if let (Type::Struct(id), false) = (&field.ty, field.pointer) {
-                let mut inner = Object::new();
-                fields(schema, schema.get(*id), &mut inner);
-                if !inner.is_empty() {
-                    object.insert(field.json.clone(), Value::Object(inner));
-                }
-                continue;
-            }
-        }
-        if let Some(value) = object.get_mut(&field.json) {
+    if !ty.has_defaults {
+        return;
+    }
+    for (name, value) in object.iter_mut() {
+        let Some(field) = ty.field(name) else { continue };
+        if is_set(field, value) {
             inside(schema, &field.ty, value);
+        } else if let Some(seed) = seed(schema, field) {
+            *value = seed;
         }
+    }
+    for index in &ty.seeded {
+        let field = &ty.fields[usize::from(*index)];
+        if !object.contains_key(&field.json)
+            && let Some(seed) = seed(schema, field)
+        {
+            object.insert(field.json.clone(), seed);
+        }
+    }
+}
+
+/// What a field is that was not set, if that is something.
+pub(crate) fn seed(schema: &Schema, field: &Field) -> Option<Value> {
+    match (&field.default, &field.ty) {
+        (Some(default), ty) => {
+            let mut value = default.clone();
+            inside(schema, ty, &mut value);
+            Some(value)
+        }
+        (None, Type::Struct(id)) if !field.pointer => {
+            let ty = schema.get(*id);
+            let mut inner = Object::new();
+            // The table of what comes to be may not have been made yet.
+            if ty.has_defaults {
+                let seeds = ty.fields.iter().filter_map(|field| Some((field.json.clone(), seed(schema, field)?)));
+                inner.extend(seeds);
+            }
+            (!inner.is_empty()).then_some(Value::Object(inner))
+        }
+        _ => None,
     }
 }
 

@@ -25,7 +25,7 @@ impl Path {
 
     /// A field below; several may be given with dots.
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() { Self::new(name) } else { Self([&self.0, ".", name].concat()) }
     }
 
     /// An entry of a list.
@@ -35,7 +35,7 @@ impl Path {
 
     /// An entry of a map.
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        Self([&self.0, "[", key, "]"].concat())
     }
 }
 

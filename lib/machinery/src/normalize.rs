@@ -15,8 +15,8 @@ pub fn normalize(schema: &Schema, ty: &StructType, value: &mut Value) {
 /// What the store makes of an object: upstream's protobuf form does not tell an empty list or map from none.
 pub fn stored(schema: &Schema, ty: &StructType, value: &mut Value) {
     let Value::Object(object) = value else { return };
-    for field in &ty.fields {
-        let Some(value) = object.get_mut(&field.json) else { continue };
+    for (name, value) in object.iter_mut() {
+        let Some(field) = ty.field(name) else { continue };
         let empty = match value {
             Value::Array(items) => items.is_empty(),
             Value::Object(entries) => matches!(field.ty, Type::Map(_)) && entries.is_empty(),
@@ -44,23 +44,29 @@ fn stored_inside(schema: &Schema, ty: &Type, value: &mut Value) {
 }
 
 fn fields(schema: &Schema, ty: &StructType, object: &mut Object) {
-    for field in &ty.fields {
-        match object.get_mut(&field.json) {
-            Some(value) if !value.is_null() => {
-                inside(schema, &field.ty, value);
-                if is_omitted(field, value) {
-                    object.remove(&field.json);
-                }
-            }
-            found => {
-                let there = found.is_some();
-                match zero(schema, field) {
-                    Some(zero) => drop(object.insert(field.json.clone(), zero)),
-                    None if there => drop(object.remove(&field.json)),
-                    None => {}
-                }
-            }
+    let mut gone = Vec::new();
+    for (name, value) in object.iter_mut() {
+        let Some(index) = ty.field_index(name) else { continue };
+        let field = &ty.fields[index];
+        inside(schema, &field.ty, value);
+        let goes = match value {
+            Value::Null => !ty.standing.contains(&(index as u16)),
+            value => is_omitted(field, value),
+        };
+        if goes {
+            gone.push(index);
         }
+    }
+    for index in &ty.standing {
+        let field = &ty.fields[usize::from(*index)];
+        if object.get(&field.json).is_none_or(Value::is_null)
+            && let Some(zero) = zero(schema, field)
+        {
+            object.insert(field.json.clone(), zero);
+        }
+    }
+    for index in gone {
+        object.remove(&ty.fields[index].json);
     }
 }
 
@@ -108,7 +114,7 @@ fn is_omitted(field: &Field, value: &Value) -> bool {
 }
 
 /// What Go writes for a field that was not set.
-fn zero(schema: &Schema, field: &Field) -> Option<Value> {
+pub(crate) fn zero(schema: &Schema, field: &Field) -> Option<Value> {
     if field.pointer || matches!(field.ty, Type::List(_) | Type::Wrapped(_) | Type::Map(_) | Type::Bytes) {
         return (!field.omit_empty).then_some(Value::Null);
     }

@@ -1,10 +1,7 @@
 //! JSON that is read once and dropped: a tree that borrows its strings.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
 use crate::schema::Value;
@@ -20,6 +17,8 @@ pub enum Tree<'a> {
     Number(Number),
     /// A string; the text's own if nothing in it is escaped.
     String(Cow<'a, str>),
+    /// The text of an object that nobody has looked into.
+    Text(Cow<'a, str>),
     /// A list.
     Array(Vec<Tree<'a>>),
     /// An object.
@@ -49,85 +48,15 @@ impl<'a> From<&'a Value> for Tree<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Tree<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Tree<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Tree::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Tree::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        Number::from_f64(value).map(Tree::Number).ok_or_else(|| E::custom("number out of range"))
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Tree::String(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Tree::String(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
-            items.push(item);
-        }
-        Ok(Tree::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Entries::new();
-        while let Some(Key(key)) = access.next_key()? {
-            entries.push((key, access.next_value()?));
-        }
-        Ok(Tree::Object(entries))
-    }
-}
-
-struct Key<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Tree::deserialize(deserializer)? {
-            Tree::String(text) => Ok(Self(text)),
-            _ => Err(D::Error::custom("an object's keys are strings")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::json::parse_borrowed;
 
     #[test]
     fn strings_are_the_texts_own() {
         let text = r#"{"b":[1,-2,1.5,null,true],"a":"plain","c\n":"es\"caped"}"#;
-        let tree: Tree<'_> = serde_json::from_str(text).unwrap();
+        let tree = parse_borrowed(text.as_bytes()).unwrap();
         let value: Value = serde_json::from_str(text).unwrap();
         let Tree::Object(entries) = &tree else { panic!("{tree:?}") };
         assert_eq!(entries.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["b", "a", "c\n"]);
@@ -136,6 +65,6 @@ mod tests {
         let Tree::Object(of_value) = Tree::from(&value) else { panic!("{value}") };
         assert_eq!(of_value.len(), entries.len());
         assert!(of_value.iter().all(|(key, value)| get(entries, key) == Some(value)));
-        assert!(serde_json::from_str::<Tree<'_>>(r#"{"a":}"#).is_err());
+        assert!(parse_borrowed(br#"{"a":}"#).is_err());
     }
 }

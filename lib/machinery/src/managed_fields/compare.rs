@@ -4,7 +4,7 @@ use super::{
     set::{FieldSet, Node, field_element},
     typed::{Parts, Shape},
 };
-use crate::Value;
+use crate::{Value, schema::Object};
 use std::collections::BTreeMap;
 
 /// The fields that an object gives.
@@ -145,6 +145,15 @@ fn differs(shape: Shape<'_>, element: String, old: Option<&Value>, new: Option<&
 
 /// Every path below a value, those of structs and lists too.
 fn all_below(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
+    let children = shape.children(value);
+    let mut elements: Vec<&str> = children.iter().map(|(element, ..)| element.as_str()).collect();
+    elements.sort_unstable();
+    if elements.is_sorted_by(|one, other| one < other) {
+        for (element, value, shape) in children {
+            whole(shape, &[value], set.node(element));
+        }
+        return;
+    }
     for (element, (values, shape)) in by_element(shape, value) {
         whole(shape, &values, set.node(element));
     }
@@ -154,13 +163,15 @@ fn all_below(shape: Shape<'_>, value: &Value, set: &mut FieldSet) {
 pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     match (shape.parts(), live, config) {
         (Parts::Struct(_) | Parts::Map(_), Value::Object(live), Value::Object(config)) => {
-            let mut out = live.clone();
-            for (key, value) in config {
-                let merged = match (live.get(key), shape.child(&format!("f:{key}"))) {
-                    (Some(live), Some(shape)) => merge(shape, live, value),
-                    _ => value.clone(),
-                };
-                out.insert(key.clone(), merged);
+            let parts = shape.parts();
+            let of_both = |key: &String, live: &Value| match (config.get(key), shape.named(&parts, key)) {
+                (None, _) => live.clone(),
+                (Some(value), Some(shape)) => merge(shape, live, value),
+                (Some(value), None) => value.clone(),
+            };
+            let mut out: Object = live.iter().map(|(key, value)| (key.clone(), of_both(key, value))).collect();
+            for (key, value) in config.iter().filter(|(key, _)| !live.contains_key(*key)) {
+                out.insert(key.clone(), value.clone());
             }
             Value::Object(out)
         }

@@ -7,6 +7,7 @@ mod compare;
 mod entries;
 mod last_applied;
 mod set;
+mod text;
 mod typed;
 
 pub use entries::{Entry, Operation};
@@ -38,6 +39,8 @@ const SYSTEM_FIELDS: [&str; 11] = [
 ];
 
 static SYSTEM: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&SYSTEM_FIELDS));
+/// Where the entries themselves are.
+static ENTRIES: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["metadata.managedFields"]));
 
 /// Everything but the objects that a write's field ownership depends on.
 #[derive(Debug, Clone, Copy)]
@@ -149,22 +152,24 @@ fn applied(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Resu
     let shape = Shape::new(write.schema, &ty);
     check(write, shape, live, config)?;
     let mut entries = entries::of(live);
-    let bare = without_entries(live);
     if entries.is_empty() && live.pointer("/metadata/uid").is_some() {
-        entries.extend(before_first_apply(write, shape, &bare));
+        entries.extend(before_first_apply(write, shape, &without_entries(live)));
     }
     let mut fields = compare::field_set(shape, config).without(&write.ignored());
     // What this endpoint does not write is nobody's for it; what becomes of the values is the kind's own decision.
-    let merged = compare::merge(shape, &bare, config);
+    let mut merged = compare::merge(shape, live, config);
+    entries::strip(&mut merged);
     let found = entries.iter().position(|entry| {
         entry.operation == Operation::Apply && entry.manager == write.manager && entry.subresource == write.subresource
     });
     let last = found.map(|index| entries[index].fields.clone()).unwrap_or_default();
-    let others = others(&entries, found);
     let gone = last.with_named_parents().difference(&fields.with_named_parents());
-    let result = compare::prune(shape, &merged, &gone, &others);
+    let mut result = match gone.is_empty() {
+        true => merged,
+        false => compare::prune(shape, &merged, &gone, &others(&entries, found)),
+    };
 
-    let changes = compare::compare(shape, &bare, &result).without(&write.ignored());
+    let changes = compare::compare(shape, live, &result).without(&ENTRIES).without(&write.ignored());
     let taken = changes.added.clone().union(changes.modified.clone());
     let before = match write.manager == last_applied::MANAGER {
         true => last_applied::fields(shape, live),
@@ -203,7 +208,6 @@ fn applied(write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Resu
         Some(index) => entries[index] = entry,
         None => entries.push(entry),
     }
-    let mut result = result;
     entries::put(&mut result, entries);
     Ok(result)
 }
@@ -254,7 +258,7 @@ fn before_first_apply(write: &Write<'_>, shape: Shape<'_>, live: &Value) -> Opti
 
 fn others(entries: &[Entry], except: Option<usize>) -> FieldSet {
     let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != except);
-    others.fold(FieldSet::new(), |set, (_, entry)| set.union(entry.fields.clone()))
+    others.fold(FieldSet::new(), |set, (_, entry)| set.union(entry.fields.clone())).whole()
 }
 
 fn without_entries(object: &Value) -> Value {

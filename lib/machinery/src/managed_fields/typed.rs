@@ -1,5 +1,7 @@
 //! Walks over objects by their schema: how a value divides into fields, lists into items.
 
+use std::borrow::Cow;
+
 use crate::{
     Value,
     schema::{Field, ListKind, MapKind, Object, Schema, StructType, Type},
@@ -116,16 +118,6 @@ impl<'a> Shape<'a> {
         Self { ty: &Type::Any, ..self }
     }
 
-    /// The shape of one part.
-    pub fn child(self, element: &str) -> Option<Shape<'a>> {
-        match self.parts() {
-            Parts::Leaf => None,
-            Parts::Struct(ty) => self.field(ty, element.strip_prefix("f:")?),
-            Parts::Map(item) | Parts::List(item, _) => Some(self.item(item)),
-            Parts::Set => Some(self.scalar()),
-        }
-    }
-
     /// Whether a value has parts that are owned on their own.
     pub fn divides(self, value: &Value) -> bool {
         match (self.parts(), value) {
@@ -140,26 +132,38 @@ impl<'a> Shape<'a> {
         value.is_array() && matches!(self.parts(), Parts::Set | Parts::List(..))
     }
 
-    /// The `k:{…}` element of an item; absent keys count with their default.
+    /// The `k:{…}` element of an item, its keys in order; absent ones count with their default.
     fn list_key(self, item: &'a Type, keys: &[String], value: &Value) -> String {
-        let mut key = Object::new();
-        for name in keys {
-            if let Some(value) = self.key_value(item, name, value) {
-                key.insert(name.clone(), value);
+        let mut ordered: Vec<&String> = keys.iter().collect();
+        ordered.sort_unstable();
+        let mut out = String::from("k:{");
+        for name in ordered {
+            let Some(value) = self.key_value(item, name, value) else { continue };
+            let comma = if out.ends_with('{') { "" } else { "," };
+            out.extend([comma, "\"", name, "\":"]);
+            match &*value {
+                Value::String(text) if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') => {
+                    out.extend(["\"", text, "\""]);
+                }
+                value => out.push_str(&value.to_string()),
             }
         }
-        format!("k:{}", Value::Object(key))
+        out.push('}');
+        out
     }
 
-    fn key_value(self, item: &'a Type, name: &str, value: &Value) -> Option<Value> {
+    fn key_value<'v>(self, item: &'a Type, name: &str, value: &'v Value) -> Option<Cow<'v, Value>>
+    where
+        'a: 'v,
+    {
         if let Some(value) = value.get(name).filter(|value| !value.is_null()) {
-            return Some(value.clone());
+            return Some(Cow::Borrowed(value));
         }
         let field = self.schema.resolve(item)?.field(name)?;
         match (&field.default, &field.ty) {
-            (Some(default), _) => Some(default.clone()),
-            (None, Type::String) if !field.pointer && !field.omit_empty => Some("".into()),
-            (None, Type::Int32 | Type::Int64) if !field.pointer && !field.omit_empty => Some(0.into()),
+            (Some(default), _) => Some(Cow::Borrowed(default)),
+            (None, Type::String) if !field.pointer && !field.omit_empty => Some(Cow::Owned("".into())),
+            (None, Type::Int32 | Type::Int64) if !field.pointer && !field.omit_empty => Some(Cow::Owned(0.into())),
             _ => None,
         }
     }

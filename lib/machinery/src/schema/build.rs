@@ -1,6 +1,7 @@
 //! Puts a [`Schema`] together: reserve ids first, because types refer to each other, then fill them.
 
 use super::{Field, Gvk, MapKind, Schema, Source, StructId, StructType, Type, Wire, order};
+use crate::{defaults, normalize};
 
 /// Collects struct types, then gives a [`Schema`].
 #[derive(Debug, Default)]
@@ -33,6 +34,9 @@ impl Builder {
             one_of: None,
             by_json: Vec::new(),
             by_number: Vec::new(),
+            standing: Vec::new(),
+            seeded: Vec::new(),
+            has_defaults: false,
         });
         self.embeds.push(Vec::new());
         // A struct without a name is found by its id alone.
@@ -112,8 +116,34 @@ impl Builder {
         for ty in &mut self.schema.structs {
             index(ty);
         }
+        self.note_defaults();
+        for at in 0..self.schema.structs.len() {
+            let ty = &self.schema.structs[at];
+            let those = |wanted: &dyn Fn(&Field) -> bool| {
+                let fields = ty.fields.iter().enumerate();
+                fields.filter(|(_, field)| wanted(field)).map(|(index, _)| index as u16).collect()
+            };
+            let standing = those(&|field| normalize::zero(&self.schema, field).is_some());
+            let seeded = those(&|field| defaults::seed(&self.schema, field).is_some());
+            let ty = &mut self.schema.structs[at];
+            (ty.standing, ty.seeded) = (standing, seeded);
+        }
         self.schema.kinds.sort();
         self.schema
+    }
+
+    /// Finds out which structs have defaults anywhere in them.
+    fn note_defaults(&mut self) {
+        let structs = &mut self.schema.structs;
+        let mut more = true;
+        while std::mem::take(&mut more) {
+            for at in 0..structs.len() {
+                let inside = |field: &Field| field.default.is_some() || in_type(&field.ty, structs);
+                if !structs[at].has_defaults && structs[at].fields.iter().any(inside) {
+                    (structs[at].has_defaults, more) = (true, true);
+                }
+            }
+        }
     }
 
     /// Merges embedded structs' fields in; an embedded struct may embed others.
@@ -138,6 +168,15 @@ impl Builder {
                 ty.wire.push(Wire { number: embed.number, source: Source::Embedded(embed.id) });
             }
         }
+    }
+}
+
+/// Whether a type is known to have defaults in it.
+fn in_type(ty: &Type, structs: &[StructType]) -> bool {
+    match ty {
+        Type::Struct(id) => structs[id.0 as usize].has_defaults,
+        Type::List(item) | Type::Map(item) => in_type(item, structs),
+        _ => false,
     }
 }
 

@@ -49,7 +49,7 @@ pub enum Type {
     Any,
     /// JSON of no known shape in a custom resource: entries of objects are owned one by one, lists as a whole.
     Free,
-    /// A field set of server-side apply.
+    /// A field set of server-side apply. As a value it is the text of its JSON, not what that says.
     FieldsV1,
     /// Many values of one type.
     List(Box<Type>),
@@ -241,6 +241,12 @@ pub struct StructType {
     pub one_of: Option<String>,
     by_json: Vec<u16>,
     by_number: Vec<u16>,
+    /// Fields that Go writes when they are not set.
+    pub(crate) standing: Vec<u16>,
+    /// Fields that come to be by defaults, their own or those of what is in them.
+    pub(crate) seeded: Vec<u16>,
+    /// Something in it, or in what is in it, has a default.
+    pub(crate) has_defaults: bool,
 }
 
 impl StructType {

@@ -80,22 +80,25 @@ impl<'a> Reader<'a> {
         self.scanner.enter()?;
         let mut object = Object::new();
         let mut seen = Seen::default();
-        let mut first = true;
-        while let Some(key) = self.scanner.key(first)? {
-            first = false;
+        let mut begins = true;
+        while let Some(key) = self.scanner.key(begins)? {
+            begins = false;
             let Some(index) = ty.field_index(&key) else {
                 self.unknown(ty, key, &mut object)?;
                 continue;
             };
             let field = &ty.fields[index];
-            if !seen.insert(index) {
+            let first = seen.insert(index);
+            if !first {
                 self.strict("duplicate field", &field.json);
             }
             self.path.push(Step::Field(field));
             let value = self.value(Target { ty: &field.ty, owner: ty, field, depth: 0 })?;
             self.path.pop();
-            if let Some(value) = value {
-                merge(&mut object, &field.json, value);
+            match value {
+                Some(value) if first => drop(object.insert(field.json.clone(), value)),
+                Some(value) => merge(&mut object, &field.json, value),
+                None => {}
             }
         }
         Ok(object)
@@ -114,7 +117,7 @@ impl<'a> Reader<'a> {
     /// One value; none for null, which leaves a field as it was.
     fn value(&mut self, target: Target<'a>) -> Read<Option<Value>> {
         let form = self.scanner.form()?;
-        if form == Form::Null && !matches!(target.ty, Type::Any | Type::FieldsV1) {
+        if form == Form::Null && !matches!(target.ty, Type::Any) {
             self.scanner.literal()?;
             return Ok(None);
         }
@@ -128,7 +131,8 @@ impl<'a> Reader<'a> {
             (Type::Struct(id), Form::Object) => Value::Object(self.object(self.schema.get(*id))?),
             (Type::Map(item), Form::Object) => Value::Object(self.map(target, item)?),
             (Type::List(item) | Type::Wrapped(item), Form::Array) => Value::Array(self.list(target, item)?),
-            (Type::Any | Type::FieldsV1, _) => match self.scanner.value()? {
+            (Type::FieldsV1, _) => Value::String(super::fields_text(&self.scanner.text()?)?),
+            (Type::Any, _) => match self.scanner.value()? {
                 Value::Null => return Ok(None),
                 value => value,
             },
@@ -327,15 +331,15 @@ fn merge(object: &mut Object, name: &str, value: Value) {
     }
 }
 
-fn canonical(ty: &Type, text: &str) -> Result<String, String> {
-    match ty {
-        Type::Time => scalar::canonical_time(text, false),
-        Type::MicroTime => scalar::canonical_time(text, true),
 /// Types that Go's decoder leaves the reading to.
 fn reads_itself(ty: &Type) -> bool {
     matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::IntOrString)
 }
 
+fn canonical(ty: &Type, text: &str) -> Result<String, String> {
+    match ty {
+        Type::Time => scalar::canonical_time(text, false),
+        Type::MicroTime => scalar::canonical_time(text, true),
         Type::Duration => scalar::parse_duration(text).map(scalar::format_duration),
         _ => scalar::decode_base64(text).map(|bytes| scalar::encode_base64(&bytes)),
     }

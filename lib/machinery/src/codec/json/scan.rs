@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::Number;
 
+use crate::codec::tree::{Entries, Tree};
 use crate::schema::{Object, Value};
+
+/// Where an object has what is rarely looked into and often large: who owns which field.
+const FIELDS: &str = "fieldsV1";
 
 /// How deep values may nest: far beyond any API object, far below the stack's end.
 pub const MAX_DEPTH: usize = 400;
@@ -12,6 +16,8 @@ pub const MAX_DEPTH: usize = 400;
 /// Reads tokens from bytes.
 pub struct Scanner<'a> {
     bytes: &'a [u8],
+    /// The same, if it is UTF-8.
+    text: Option<&'a str>,
     at: usize,
     depth: usize,
 }
@@ -52,7 +58,7 @@ type Scanned<T> = Result<T, String>;
 impl<'a> Scanner<'a> {
     /// Over these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Scanner { bytes, at: 0, depth: 0 }
+        Scanner { bytes, text: std::str::from_utf8(bytes).ok(), at: 0, depth: 0 }
     }
 
     fn space(&mut self) {
@@ -143,25 +149,39 @@ impl<'a> Scanner<'a> {
 
     /// A string, at its opening quote.
     pub fn string(&mut self) -> Scanned<Cow<'a, str>> {
-        let bytes = self.bytes;
         let start = self.at + 1;
-        let mut end = start;
-        while let Some(&byte) = bytes.get(end) {
-            match byte {
-                b'"' => {
-                    self.at = end + 1;
-                    return Ok(String::from_utf8_lossy(&bytes[start..end]));
-                }
-                b'\\' => return self.escaped(start, end).map(Cow::Owned),
-                0..0x20 => {
-                    self.at = end;
-                    return Err(self.unexpected("in string literal"));
-                }
-                _ => end += 1,
+        let end = start + plain(&self.bytes[start..]);
+        match self.bytes.get(end) {
+            Some(b'"') => {
+                self.at = end + 1;
+                Ok(self.slice(start, end))
+            }
+            Some(b'\\') => self.escaped(start, end).map(Cow::Owned),
+            Some(_) => {
+                self.at = end;
+                Err(self.unexpected("in string literal"))
+            }
+            None => {
+                self.at = end;
+                Err(self.unexpected(""))
             }
         }
-        self.at = end;
-        Err(self.unexpected(""))
+    }
+
+    /// A part between ASCII characters.
+    fn slice(&self, start: usize, end: usize) -> Cow<'a, str> {
+        match self.text.and_then(|text| text.get(start..end)) {
+            Some(text) => Cow::Borrowed(text),
+            None => String::from_utf8_lossy(&self.bytes[start..end]),
+        }
+    }
+
+    /// The text of the next value, whatever it is.
+    pub fn text(&mut self) -> Scanned<Cow<'a, str>> {
+        self.space();
+        let start = self.at;
+        self.skip()?;
+        Ok(self.slice(start, self.at))
     }
 
     /// The rest of a string whose first escape is at `at`.
@@ -321,6 +341,53 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Passes over the next value of a text that is known to be well-formed.
+    pub fn pass(&mut self) -> Scanned<()> {
+        match self.form()? {
+            Form::String => return self.pass_string(),
+            Form::Object | Form::Array => {}
+            _ => return self.skip(),
+        }
+        let mut depth = 0_usize;
+        while let Some(byte) = self.bytes.get(self.at) {
+            match byte {
+                b'"' => {
+                    self.pass_string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.unexpected(""))
+    }
+
+    fn pass_string(&mut self) -> Scanned<()> {
+        self.at += 1;
+        loop {
+            self.at += self.bytes.get(self.at..).map_or(0, plain);
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.at += 2,
+                Some(_) => self.at += 1,
+                None => return Err(self.unexpected("")),
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// The next value, whatever it is.
     pub fn value(&mut self) -> Scanned<Value> {
         Ok(match self.form()? {
@@ -382,11 +449,67 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// The same that lends its strings; objects by the name of [`FIELDS`] stay text.
+    pub fn tree(&mut self) -> Scanned<Tree<'a>> {
+        Ok(match self.form()? {
+            Form::String => Tree::String(self.string()?),
+            Form::Number => match number_value(self.number()?) {
+                Value::Number(number) => Tree::Number(number),
+                _ => Tree::Null,
+            },
+            Form::Bool => Tree::Bool(self.literal()?),
+            Form::Null => {
+                self.literal()?;
+                Tree::Null
+            }
+            Form::Object => {
+                self.enter()?;
+                let mut entries = Entries::new();
+                while let Some(key) = self.key(entries.is_empty())? {
+                    let value = match &*key {
+                        FIELDS if self.form()? == Form::Object => Tree::Text(self.text()?),
+                        _ => self.tree()?,
+                    };
+                    entries.push((key, value));
+                }
+                Tree::Object(entries)
+            }
+            Form::Array => {
+                self.enter()?;
+                let mut items = Vec::new();
+                while self.item(items.is_empty())? {
+                    items.push(self.tree()?);
+                }
+                Tree::Array(items)
+            }
+        })
+    }
+
     /// Checks that nothing follows.
     pub fn end(&mut self) -> Scanned<()> {
         self.space();
         if self.at < self.bytes.len() { Err(self.unexpected("after top-level value")) } else { Ok(()) }
     }
+}
+
+/// How many bytes there are before the first that a string has escaped, or that ends it.
+fn plain(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    // Of eight bytes at once: the highest bit of each that is less than `limit`, which is at most 128.
+    let less = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..at + 8).and_then(|chunk| chunk.try_into().ok()) {
+        let word = u64::from_le_bytes(chunk);
+        let found =
+            less(word, 0x20) | less(word ^ (ONES * u64::from(b'"')), 1) | less(word ^ (ONES * u64::from(b'\\')), 1);
+        if found != 0 {
+            // Borrows make false finds only behind a true one.
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let rest = bytes[at..].iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+    rest.map_or(bytes.len(), |found| at + found)
 }
 
 /// A number: an integer if it is written as one and fits.

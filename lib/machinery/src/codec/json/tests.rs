@@ -34,18 +34,47 @@ fn what_a_patch_touched_is_sorted() {
     let old = json!({"spec": {"replicas": 1, "policy": "a", "items": [spec("x"), spec("y")]}});
     let new = json!({"made": "m", "spec": {"replicas": 2, "policy": "a", "items": [spec("x"), spec("z")]}});
     let mut out = Vec::new();
-    encode_patched(&schema, ty, &old, &new, &mut out);
+    Patched { schema: &schema, ty, old: &old, moves: &[] }.encode(&new, &mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"{"made":"m","spec":{"items":[{"replicas":1,"policy":"x"},{"policy":"z","replicas":1}],"policy":"a","replicas":2}}"#
     );
     let mut out = Vec::new();
     let new = json!({"spec": old["spec"], "kind": "K"});
-    encode_patched(&schema, ty, &old, &new, &mut out);
+    Patched { schema: &schema, ty, old: &old, moves: &[] }.encode(&new, &mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"{"kind":"K","spec":{"replicas":1,"policy":"a","items":[{"replicas":1,"policy":"x"},{"replicas":1,"policy":"y"}]}}"#
     );
+}
+
+#[test]
+fn what_a_patch_moved_stands_as_it_stood() {
+    let schema = schema();
+    let ty = schema.kind("apps", "v1", "Thing").unwrap();
+    let old = json!({"spec": {"items": [{"policy": "a", "replicas": 1}], "policy": "b", "replicas": 2}});
+    let moved = old["spec"]["items"][0].clone();
+    let new = json!({"spec": {"items": [], "labels": moved, "policy": "b", "replicas": 2}});
+    let mut out = Vec::new();
+    let moves = [("/spec/items/0".to_owned(), "/spec/labels".to_owned())];
+    Patched { schema: &schema, ty, old: &old, moves: &moves }.encode(&new, &mut out);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        r#"{"spec":{"items":[],"labels":{"replicas":1,"policy":"a"},"policy":"b","replicas":2}}"#
+    );
+}
+
+#[test]
+fn what_a_type_reads_itself_is_told_first() {
+    for (text, wanted) in [
+        (r#"{"spec":[],"made":1}"#, "json: cannot unmarshal number into Go struct field Thing.made of type string"),
+        (
+            r#"{"spec":{"replicas":"x","amounts":{"a":""},"either":true}}"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+    ] {
+        assert_eq!(read(text).unwrap_err(), DecodeError::Type(wanted.to_owned()), "{text}");
+    }
 }
 
 #[test]
@@ -150,8 +179,8 @@ fn headers() {
 
 #[test]
 fn free_json_tells_duplicates_and_has_no_whole_floats() {
-    let read = super::parse_free(br#"{"a":1.0,"b":[{"c":1.5,"c":2}],"a":3}"#).unwrap();
+    let read = parse_free(br#"{"a":1.0,"b":[{"c":1.5,"c":2}],"a":3}"#).unwrap();
     assert_eq!(read.value, serde_json::json!({"a": 3, "b": [{"c": 2}]}));
     assert_eq!(read.strict_errors, ["duplicate field \"b[0].c\"", "duplicate field \"a\""]);
-    assert!(super::parse_free(b"{} x").is_err());
+    assert!(parse_free(b"{} x").is_err());
 }

@@ -114,7 +114,10 @@ impl Decoder<'_> {
 }
 
 fn slot<'a>(object: &'a mut Object, name: &str, empty: impl FnOnce() -> Value) -> &'a mut Value {
-    object.entry(name.to_owned()).or_insert_with(empty)
+    if !object.contains_key(name) {
+        object.insert(name.to_owned(), empty());
+    }
+    &mut object[name]
 }
 
 /// The zero values that `omitempty` leaves out.
@@ -162,6 +165,10 @@ fn special(ty: &Type, bytes: &[u8]) -> Read<Value> {
         Type::Quantity => Value::String(scalar::canonical_quantity(&text())?),
         Type::IntOrString if numbers[1] == 0 => Value::from(numbers[2] as i32),
         Type::IntOrString => Value::String(text()),
+        Type::FieldsV1 => match data {
+            None | Some(b"" | b"null") => Value::Null,
+            Some(text) => Value::String(json::fields_of(text).map_err(|error| error.to_string())?),
+        },
         _ => match data {
             None | Some(b"") => Value::Null,
             Some(text) => json::parse(text).map_err(|error| error.to_string())?,

@@ -94,6 +94,14 @@ fn present(schema: &Schema, ty: &Type, number: u32, value: &Tree<'_>, out: &mut 
             Ok(bytes) => out.bytes(number, &bytes),
             Err(_) => return false,
         },
+        (Type::FieldsV1, Tree::String(text)) | (Type::Any | Type::FieldsV1, Tree::Text(text)) => {
+            let end = out.len();
+            out.bytes(1, text.as_bytes());
+            out.delimit(number, end);
+        }
+        (ty, Tree::Text(text)) => {
+            return json::parse_borrowed(text.as_bytes()).is_ok_and(|tree| present(schema, ty, number, &tree, out));
+        }
         (Type::Any | Type::FieldsV1, value) => {
             let end = out.len();
             let mut text = Vec::new();

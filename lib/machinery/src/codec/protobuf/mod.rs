@@ -9,7 +9,7 @@ pub mod frame;
 mod wire;
 
 use super::tree::Tree;
-use super::{DecodeError, Decoded, EncodeError, TypeMeta};
+use super::{DecodeError, Decoded, EncodeError, TypeMeta, json};
 use crate::schema::{Schema, StructType, Value};
 use wire::{Reader, Writer};
 
@@ -110,8 +110,8 @@ pub fn encode_text_as(schema: &Schema, ty: &StructType, meta: &TypeMeta, json: &
     in_envelope(schema, ty, meta, &tree(json)?)
 }
 
-fn tree(json: &[u8]) -> Result<Tree<'_>, EncodeError> {
-    serde_json::from_slice(json).map_err(|error| EncodeError::Syntax(error.to_string()))
+fn tree(text: &[u8]) -> Result<Tree<'_>, EncodeError> {
+    json::parse_borrowed(text).map_err(|error| EncodeError::Syntax(error.to_string()))
 }
 
 fn in_envelope(schema: &Schema, ty: &StructType, meta: &TypeMeta, tree: &Tree<'_>) -> Result<Vec<u8>, EncodeError> {
