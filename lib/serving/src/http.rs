@@ -1,6 +1,7 @@
 //! The HTTPS loop: accepts, shakes hands, serves HTTP/1.1 and HTTP/2, drains on shutdown. Every wait for a client is
 //! bounded, so that half-open and slow connections hold nothing for long.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use tower::{BoxError, Service, ServiceExt};
 use tracing::{debug, warn};
 
+use crate::cork::Hold;
 use crate::tls::{PeerCertificates, Tls};
 
 /// A client has so long for its TLS handshake.
@@ -132,7 +134,8 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    let hold = Hold::default();
+    let handshake = TlsAcceptor::from(tls.config()).accept(hold.gate(stream));
     let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(?peer, %error, "TLS handshake failed"),
@@ -159,16 +162,19 @@ where
         .keep_alive_timeout(HANDSHAKE)
         .max_concurrent_streams(STREAMS)
         .enable_connect_protocol();
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let (corked, held) = hold.cork(stream);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(corked), service);
     tokio::pin!(connection);
     let served = tokio::select! {
-        served = connection.as_mut() => served,
+        served = poll_fn(|context| held.poll(connection.as_mut(), context)) => served,
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            poll_fn(|context| held.poll(connection.as_mut(), context)).await
         }
     };
-    if let Err(error) = served {
-        debug!(?peer, %error, "connection ended");
+    match served {
+        Ok(Err(error)) => debug!(?peer, %error, "connection ended"),
+        Err(error) => debug!(?peer, %error, "connection broke"),
+        Ok(Ok(())) => {}
     }
 }

@@ -1,6 +1,7 @@
 //! What each HTTPS port needs: TLS, HTTP/1.1 and 2, health, metrics, drain, delegated auth, stream upgrades.
 //!
 //! - [`http`], [`tls`]: the accept loop, certificates that can be exchanged while running;
+//! - `cork`: what a connection writes goes out when it has been worked on, not frame by frame;
 //! - [`component`]: the small server of a component: health endpoints and metrics;
 //! - [`health`], [`metrics`]: named checks; counters, gauges and histograms in Prometheus' text format;
 //! - [`telemetry`]: what a component tells about itself, both of them;
@@ -10,6 +11,7 @@
 //! Invariants: no kind's rules, no storage; nothing a client sends makes memory grow without bound; tokens are kept as hashes only.
 
 pub mod component;
+mod cork;
 pub mod delegated;
 pub mod dial;
 pub mod health;

@@ -21,6 +21,10 @@ use crate::state::{Entry, State, Write, now};
 const GROUP_WRITES: usize = 1024;
 /// A group that has reached this many bytes takes no more writes.
 const GROUP_BYTES: usize = 8 << 20;
+/// When several write at a time, a small group waits so long for more: a commit costs many times what a write does.
+const LINGER: Duration = Duration::from_micros(500);
+/// A group of so many writes is not small.
+const SMALL: usize = 8;
 /// Longest time that a relaxed write stays off the disk.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
 /// Revisions that relaxed writes may take before the next sync: many times what is possible.
@@ -90,6 +94,8 @@ pub(super) struct Writer {
     refusing: bool,
     /// Up to here relaxed writes can be given revisions.
     reserved: Revision,
+    /// Several write at a time: the last group was of more than one.
+    crowded: bool,
     rewriter: Rewriter,
 }
 
@@ -101,8 +107,9 @@ impl Writer {
         options: Options,
     ) -> Result<Self> {
         let (durability, rewriter) = (options.durability, Rewriter::new(options.rewrite_from));
-        let (sync_at, doubtful, refusing, reserved) = (None, None, false, 0);
-        let mut writer = Self { state, disk, requests, durability, sync_at, doubtful, refusing, reserved, rewriter };
+        let (sync_at, doubtful, refusing, reserved, crowded) = (None, None, false, 0, false);
+        let mut writer =
+            Self { state, disk, requests, durability, sync_at, doubtful, refusing, reserved, crowded, rewriter };
         if durability == Durability::Relaxed {
             writer.reserve();
             let counters = writer.counters(writer.state.read().revision());
@@ -172,14 +179,24 @@ impl Writer {
 
     /// Handles a request and all that wait behind it.
     fn handle(&mut self, first: Request) {
-        let mut bytes = first.write.size();
         let mut requests = vec![first];
+        self.gather(&mut requests);
+        if self.crowded && requests.len() < SMALL {
+            std::thread::sleep(LINGER);
+            self.gather(&mut requests);
+        }
+        self.crowded = requests.len() > 1;
+        self.write(requests);
+    }
+
+    /// Adds the requests that wait.
+    fn gather(&self, requests: &mut Vec<Request>) {
+        let mut bytes: usize = requests.iter().map(|request| request.write.size()).sum();
         while requests.len() < GROUP_WRITES && bytes < GROUP_BYTES {
             let Ok(next) = self.requests.try_recv() else { break };
             bytes += next.write.size();
             requests.push(next);
         }
-        self.write(requests);
     }
 
     /// Decides, commits, publishes and answers, expiries included.
