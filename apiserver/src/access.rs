@@ -1,6 +1,6 @@
 //! Who asks, and may they: the seam between the request's way and authentication and authorization.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pintle_machinery::status::ApiError;
 use pintle_serving::tls::PeerCertificates;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+use x509_parser::certificate::Validity;
 
 use crate::auth::Objects;
 use crate::auth::authn::Authenticator;
@@ -39,8 +39,8 @@ pub struct Auth {
     /// The cluster's objects.
     pub objects: Arc<CachedObjects>,
     client_roots: Option<Roots>,
-    /// Certificates that were found good, by hash.
-    good: Mutex<HashSet<[u8; 32]>>,
+    /// Certificates that were found good, and for how long they are.
+    good: Mutex<HashMap<Box<[u8]>, Validity>>,
 }
 
 impl Auth {
@@ -81,7 +81,7 @@ impl Auth {
                 self.authenticator.authenticate(&parts.headers, certificate, jiff::Timestamp::now())?
             }
         };
-        impersonate(&self.authorizer, user, &parts.headers, &attributes(info, query))
+        impersonate(&self.authorizer, user, &parts.headers, || attributes(info, query))
     }
 
     /// The client's certificate, if it showed one; a bad one is refused unless there is a token to go by.
@@ -98,17 +98,16 @@ impl Auth {
     }
 
     fn verifies(&self, roots: &Roots, certificate: &[u8]) -> bool {
-        let hash: [u8; 32] = Sha256::digest(certificate).into();
-        if self.good.lock().contains(&hash) && x509_valid_now(certificate) {
+        if self.good.lock().get(certificate).is_some_and(Validity::is_valid) {
             return true;
         }
         let good = roots.verifies(certificate);
-        if good {
+        if good && let Some(validity) = validity(certificate) {
             let mut known = self.good.lock();
             if known.len() >= REMEMBERED {
                 known.clear();
             }
-            known.insert(hash);
+            known.insert(certificate.into(), validity);
         }
         good
     }
@@ -119,10 +118,10 @@ impl Auth {
     }
 }
 
-/// The certificate has not expired since it was verified.
-fn x509_valid_now(certificate: &[u8]) -> bool {
-    use x509_parser::prelude::{FromDer, X509Certificate};
-    X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| certificate.validity().is_valid())
+/// Since when and until when a certificate is good.
+fn validity(certificate: &[u8]) -> Option<Validity> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate.validity().clone())
 }
 
 /// What authorization sees of a request.

@@ -1,14 +1,13 @@
 //! The API server as a whole: built from configuration, a service for requests, tasks that run beside it.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use pintle_serving::http::Listener;
 use pintle_serving::tls::Tls;
@@ -17,7 +16,7 @@ use tower::Service;
 
 use crate::access::UserInfo;
 use crate::config::Config;
-use crate::http::body::{Body, BoxError};
+use crate::http::body::{self, Body, BoxError};
 use crate::pipeline;
 use crate::state::State;
 
@@ -56,16 +55,21 @@ impl ApiServer {
         ApiService { state: self.state.clone(), user: Some(user) }
     }
 
-    /// Serves the listeners until shutdown, then drains.
-    pub async fn serve(&self, listeners: Vec<Listener>, tls: Tls, shutdown: CancellationToken) {
-        let loops = listeners
-            .into_iter()
-            .map(|listener| pintle_serving::http::serve(listener, tls.clone(), self.service(), shutdown.clone()));
-        let ended = async {
-            shutdown.cancelled().await;
-            self.stop();
-        };
-        tokio::join!(futures::future::join_all(loops), ended);
+    /// Serves the listeners until shutdown, then drains. Boxed, so that what a connection runs through is compiled here, for speed,
+    /// and not with whoever awaits it.
+    pub fn serve(&self, listeners: Vec<Listener>, tls: Tls, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        let server = self.clone();
+        async move {
+            let loops = listeners
+                .into_iter()
+                .map(|listener| pintle_serving::http::serve(listener, tls.clone(), server.service(), shutdown.clone()));
+            let ended = async {
+                shutdown.cancelled().await;
+                server.stop();
+            };
+            tokio::join!(futures::future::join_all(loops), ended);
+        }
+        .boxed()
     }
 
     /// Ends watches and background tasks.
@@ -88,7 +92,7 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -98,13 +102,18 @@ where
         if let Some(user) = &self.user {
             request.extensions_mut().insert(user.clone());
         }
-        let state = self.state.clone();
-        Box::pin(async move {
-            // A fault in one request must not take its connection's other requests along.
-            match AssertUnwindSafe(pipeline::handle(state, request)).catch_unwind().await {
-                Ok(response) => Ok(response),
-                Err(_) => Ok(pipeline::fault()),
-            }
-        })
+        answer(self.state.clone(), request.map(body::boxed))
     }
+}
+
+/// The way of all requests, whatever their body: compiled here.
+fn answer(state: Arc<State>, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+    async move {
+        // A fault in one request must not take its connection's other requests along.
+        match AssertUnwindSafe(pipeline::handle(state, request)).catch_unwind().await {
+            Ok(response) => Ok(response),
+            Err(_) => Ok(pipeline::fault()),
+        }
+    }
+    .boxed()
 }

@@ -22,10 +22,10 @@ pub fn impersonate(
     authorizer: &Authorizer,
     user: UserInfo,
     headers: &HeaderMap,
-    request: &Attributes,
+    request: impl FnOnce() -> Attributes,
 ) -> Result<UserInfo, ApiError> {
     let Some(mut other) = wanted(headers)? else { return Ok(user) };
-    let constrained = match constrained(authorizer, &user, &other, request) {
+    let constrained = match constrained(authorizer, &user, &other, &request()) {
         Ok(()) => return Ok(finish(&mut other)),
         Err(error) => error,
     };
@@ -203,13 +203,13 @@ mod tests {
         );
         let authorizer = Authorizer::new(Arc::new(objects));
         let request = Attributes::resource("create", AUTHENTICATION, "selfsubjectreviews", "", "");
-        let result = impersonate(&authorizer, UserInfo::new("me", &[]), &headers(pairs), &request);
+        let result = impersonate(&authorizer, UserInfo::new("me", &[]), &headers(pairs), || request.clone());
         result.map_err(|error| error.status().message)
     }
 
     fn root(pairs: &[(&'static str, &str)]) -> UserInfo {
         let authorizer = Authorizer::new(Arc::new(Fixed::default()));
-        impersonate(&authorizer, UserInfo::new("root", &[MASTERS]), &headers(pairs), &Attributes::path("get", "/"))
+        impersonate(&authorizer, UserInfo::new("root", &[MASTERS]), &headers(pairs), || Attributes::path("get", "/"))
             .expect("may")
     }
 

@@ -45,6 +45,8 @@ pub struct Authenticator {
     /// Requests without credentials are let in as anonymous.
     anonymous: bool,
     recent: Mutex<Recent>,
+    /// Whom certificates name.
+    named: Mutex<HashMap<Box<[u8]>, Option<UserInfo>>>,
 }
 
 /// Bearer tokens by hash, when they were last found good, and whose they are.
@@ -52,13 +54,14 @@ type Recent = HashMap<[u8; 32], (Timestamp, UserInfo)>;
 
 /// A token that was good is not looked at again for so long, as upstream does.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
-/// Tokens that are remembered at most.
+/// Tokens, and certificates, that are remembered at most.
 const MOST_REMEMBERED: usize = 4096;
 
 impl Authenticator {
     /// Over the cluster's objects, with its service account keys.
     pub fn new(objects: Arc<dyn Objects>, issuer: Arc<Issuer>, tokens: StaticTokens, anonymous: bool) -> Self {
-        Self { objects, issuer, tokens, front_proxy: None, client_roots: None, anonymous, recent: Mutex::default() }
+        let (recent, named) = (Mutex::default(), Mutex::default());
+        Self { objects, issuer, tokens, front_proxy: None, client_roots: None, anonymous, recent, named }
     }
 
     /// Trusts a front proxy. As TLS then accepts certificates of its authority too, client certificates are checked against
@@ -83,7 +86,7 @@ impl Authenticator {
             return Ok(with_group(user));
         }
         let own = |certificate: &&[u8]| self.client_roots.as_ref().is_none_or(|roots| roots.verifies(certificate));
-        if let Some(user) = certificate.filter(own).and_then(x509::user) {
+        if let Some(user) = certificate.filter(own).and_then(|certificate| self.named(certificate)) {
             return Ok(with_group(user));
         }
         match bearer(headers) {
@@ -98,6 +101,20 @@ impl Authenticator {
             None if self.anonymous => Ok(UserInfo::anonymous()),
             None => Err(ApiError::Unauthorized),
         }
+    }
+
+    /// The user that a verified certificate names.
+    fn named(&self, certificate: &[u8]) -> Option<UserInfo> {
+        if let Some(user) = self.named.lock().get(certificate) {
+            return user.clone();
+        }
+        let user = x509::user(certificate);
+        let mut named = self.named.lock();
+        if named.len() >= MOST_REMEMBERED {
+            named.clear();
+        }
+        named.insert(certificate.into(), user.clone());
+        user
     }
 
     /// The user behind a bearer token for this server, from memory if it was good a moment ago.

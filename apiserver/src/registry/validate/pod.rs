@@ -65,7 +65,7 @@ pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
             errors.forbidden(&path.child("schedulingGates").index(index).child("name"), detail);
         }
     }
-    if frozen(new, old) != frozen(old, old) {
+    if at(new, "spec") != at(old, "spec") && frozen(new, old) != frozen(old, old) {
         errors.forbidden(&path, UPDATE);
     }
     errors
