@@ -99,7 +99,7 @@ fn metadata(
 }
 
 fn coerce(custom: &Custom, path: &str, given: &mut Value, unknown: &mut Vec<String>) -> Result<(), String> {
-    let Some(ty) = custom.types.by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else { return Ok(()) };
+    let Some(ty) = custom.types.by_name(schema::OBJECT_META) else { return Ok(()) };
     let decoded = json::decode(&custom.types, ty, given.to_string().as_bytes()).map_err(|error| error.to_string())?;
     let named = |error: &String| Some(format!("{path}.{}", error.strip_prefix("unknown field \"")?.strip_suffix('"')?));
     unknown.extend(decoded.strict_errors.iter().filter_map(named));

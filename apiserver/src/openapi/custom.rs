@@ -30,6 +30,12 @@ const METADATA: &str = "Standard object's metadata. More info: \
 const LIST_METADATA: &str = "Standard list metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
+/// The same of an object in an object.
+const INNER_API_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const INNER_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
 /// `com.example.v1.Widget`
 pub fn name(kind: &Gvk) -> String {
     let mut parts: Vec<&str> = kind.group.split('.').rev().collect();
@@ -61,6 +67,10 @@ pub fn referred(schema: &Value) -> Vec<String> {
 }
 
 fn object(custom: &Custom, notation: Notation) -> Value {
+    // Version 2 could not say that there may be more.
+    if notation == Notation::V2 && custom.node.preserve {
+        return told(json!({"type": "object"}), custom, &custom.kind);
+    }
     let mut schema = match notation {
         Notation::V3 => v3(&custom.given),
         Notation::V2 => v2(&custom.given),
@@ -71,7 +81,7 @@ fn object(custom: &Custom, notation: Notation) -> Value {
     if custom.node.preserve && schema["x-kubernetes-preserve-unknown-fields"].is_null() {
         schema["x-kubernetes-preserve-unknown-fields"] = json!(true);
     }
-    with_meta(&mut schema, "ObjectMeta", METADATA, notation);
+    with_meta(&mut schema, (API_VERSION, KIND, METADATA), "ObjectMeta", notation);
     told(schema, custom, &custom.kind)
 }
 
@@ -86,21 +96,22 @@ fn list_of(resource: &Resource, custom: &Custom, list: &Gvk, notation: Notation)
             "items": {"$ref": notation.reference(&name(&custom.kind))},
         }},
     });
-    with_meta(&mut schema, "ListMeta", LIST_METADATA, notation);
+    with_meta(&mut schema, (API_VERSION, KIND, LIST_METADATA), "ListMeta", notation);
     told(schema, custom, list)
 }
 
-fn with_meta(schema: &mut Value, ty: &str, description: &str, notation: Notation) {
+/// What each object has, in words for version, kind and metadata.
+fn with_meta(schema: &mut Value, (version, kind, metadata): (&str, &str, &str), ty: &str, notation: Notation) {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
     let reference = notation.reference(&format!("{META}.{ty}"));
     let properties = &mut schema["properties"];
-    properties["apiVersion"] = json!({"description": API_VERSION, "type": "string"});
-    properties["kind"] = json!({"description": KIND, "type": "string"});
+    properties["apiVersion"] = json!({"description": version, "type": "string"});
+    properties["kind"] = json!({"description": kind, "type": "string"});
     properties["metadata"] = match notation {
-        Notation::V2 => json!({"description": description, "$ref": reference}),
-        Notation::V3 => json!({"description": description, "allOf": [{"$ref": reference}]}),
+        Notation::V2 => json!({"description": metadata, "$ref": reference}),
+        Notation::V3 => json!({"description": metadata, "allOf": [{"$ref": reference}]}),
     };
 }
 
@@ -116,7 +127,7 @@ fn told(mut schema: Value, custom: &Custom, kind: &Gvk) -> Value {
 
 /// A schema as version 3 tells it: what an int-or-string is, is said.
 fn v3(schema: &Value) -> Value {
-    let mut schema = below(schema, v3);
+    let mut schema = with_inner(below(schema, v3), Notation::V3);
     if schema["x-kubernetes-int-or-string"] == true && schema["anyOf"].is_null() && schema["allOf"].is_null() {
         schema["anyOf"] = json!([{"type": "integer"}, {"type": "string"}]);
     }
@@ -128,17 +139,28 @@ const NOT_IN_V2: [&str; 7] = ["default", "nullable", "oneOf", "anyOf", "allOf", 
 
 /// A schema as version 2 tells it. Of what may be null it says nothing, because it could not say that.
 fn v2(schema: &Value) -> Value {
-    let mut schema = below(schema, v2);
+    let mut schema = with_inner(below(schema, v2), Notation::V2);
     let nullable = schema["nullable"] == true;
     let Some(map) = schema.as_object_mut() else { return schema };
     map.retain(|name, _| !NOT_IN_V2.contains(&name.as_str()));
     let free = map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
     if nullable || free {
-        for name in ["type", "items", "properties", "additionalProperties", "required"] {
-            if name != "type" || nullable || map.contains_key("properties") {
-                map.remove(name);
-            }
-        }
+        ["type", "items", "properties", "additionalProperties"].iter().for_each(|name| drop(map.remove(*name)));
+    }
+    if nullable || map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && free {
+        map.remove("required");
+    }
+    schema
+}
+
+/// A schema of an object with kind and metadata of its own tells of those.
+fn with_inner(mut schema: Value, notation: Notation) -> Value {
+    if schema["x-kubernetes-embedded-resource"] == true {
+        with_meta(&mut schema, (INNER_API_VERSION, INNER_KIND, METADATA), "ObjectMeta", notation);
+        let own = schema["required"].as_array().cloned().unwrap_or_default();
+        let mut required = vec![json!("kind"), json!("apiVersion")];
+        required.extend(own.into_iter().filter(|name| name != "kind" && name != "apiVersion"));
+        schema["required"] = required.into();
     }
     schema
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use defaults::fill;
 pub use prune::{METADATA, prune};
-pub use types::compile;
+pub use types::{OBJECT_META, compile};
 pub use validate::validate;
 
 /// What a value may be. Everything that is not said is allowed.
