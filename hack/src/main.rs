@@ -1,6 +1,7 @@
 //! Project tools.
 
 mod bench;
+mod gap;
 mod image;
 mod lab;
 mod schema;
@@ -15,6 +16,8 @@ use clap::Parser;
 enum Command {
     /// Make the API tables out of the published API descriptions.
     Schema(schema::Args),
+    /// List what of upstream's API is not served or has no test.
+    ApiGap(gap::Args),
     /// Measure the project's bars on a cluster of its own.
     Bench(bench::BenchArgs),
     /// Make the demo's image archive.
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Schema(args) => schema::run(&args),
+        Command::ApiGap(args) => gap::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Lab(command) => lab::run(command),
