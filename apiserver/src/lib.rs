@@ -14,6 +14,7 @@ pub mod auth;
 pub mod backup;
 pub mod bootstrap;
 pub mod cache;
+mod cel;
 pub mod codec;
 mod config;
 pub mod conversion;
@@ -36,6 +37,7 @@ pub mod services;
 mod state;
 pub mod storage;
 pub mod subresource;
+pub mod webhooks;
 
 pub use access::UserInfo;
 pub use config::{Config, KubeletClient, StaticToken};

@@ -17,7 +17,7 @@ use crate::http::negotiate::{self, Accepted, Encoding, Encodings};
 use crate::http::query::Query;
 use crate::resource::Resource;
 use crate::state::State;
-use crate::{backup, deprecated, discovery, health, subresource};
+use crate::{backup, deprecated, discovery, health, subresource, webhooks};
 
 /// A client has so long to send its body.
 const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -103,6 +103,21 @@ where
         return Err(ApiError::MethodNotAllowed);
     }
     if let Some(upgrade) = subresource::proxy::of(resource, &info) {
+        if let Some(options) = subresource::proxy::options(upgrade, &info, &query) {
+            let (info, query) = (info.clone(), query.clone());
+            let call = Call {
+                state: state.clone(),
+                resource: resource.clone(),
+                info,
+                query,
+                headers: parts.headers.clone(),
+                user,
+                accepted: Accepted::JSON,
+                now: jiff::Timestamp::now(),
+                warnings: Mutex::default(),
+            };
+            webhooks::connect(&call, &options).await?;
+        }
         let body = http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(body, Into::into));
         return subresource::proxy::relay(state, upgrade, parts, body, &info, &query).await;
     }

@@ -31,9 +31,13 @@ impl ApiServer {
     pub fn build(config: Config) -> anyhow::Result<Self> {
         let shutdown = CancellationToken::new();
         let state = Arc::new(State::new(config, shutdown.clone())?);
-        let caches = state.caches.clone();
-        tokio::spawn(async move { caches.run(shutdown).await });
+        for caches in state.all_caches().cloned() {
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move { caches.run(shutdown).await });
+        }
         tokio::spawn(crate::bootstrap::run(state.clone()));
+        tokio::spawn(crate::bootstrap::apiservices::run(state.clone()));
+        tokio::spawn(crate::bootstrap::verdicts::run(state.clone()));
         tokio::spawn(crate::custom::registry::run(state.clone()));
         tokio::spawn(crate::custom::controller::run(state.clone()));
         Ok(Self { state })
@@ -41,7 +45,7 @@ impl ApiServer {
 
     /// Waits until requests are answered from a filled cache and the system's own objects are there.
     pub async fn ready(&self) {
-        self.state.caches.ready().await;
+        self.state.cached().await;
         self.state.wait_bootstrapped().await;
     }
 

@@ -25,12 +25,16 @@ pub struct Served {
     pub discovery: crate::discovery::Discovery,
     /// OpenAPI documents.
     pub openapi: crate::openapi::OpenApi,
-    index: HashMap<(String, String, String), Arc<Resource>>,
+    /// By plural name, in discovery's order.
+    index: HashMap<String, Vec<Arc<Resource>>>,
 }
 
 impl Served {
     fn new(resources: Vec<Arc<Resource>>, config: &Config, before: Option<&Self>) -> Self {
-        let key = |resource: &Resource| (resource.group.clone(), resource.version.clone(), resource.name.clone());
+        let mut index: HashMap<String, Vec<Arc<Resource>>> = HashMap::new();
+        for resource in &resources {
+            index.entry(resource.name.clone()).or_default().push(resource.clone());
+        }
         Self {
             discovery: crate::discovery::Discovery::new(pintle_api::schema(), &resources, config),
             openapi: crate::openapi::OpenApi::new(
@@ -38,9 +42,13 @@ impl Served {
                 &resources,
                 before.map(|before| &before.openapi),
             ),
-            index: resources.iter().map(|resource| (key(resource), resource.clone())).collect(),
+            index,
             resources,
         }
+    }
+
+    fn find(&self, name: &str, wanted: impl Fn(&Resource) -> bool) -> Option<Arc<Resource>> {
+        self.index.get(name)?.iter().find(|resource| wanted(resource)).cloned()
     }
 }
 
@@ -52,20 +60,25 @@ pub struct State {
     pub store: Arc<dyn Store>,
     /// All kinds.
     pub schema: &'static Schema,
-    /// The resources' caches.
+    /// The resources' caches, but for those of [`State::caches_of`].
     pub caches: Arc<Caches>,
+    /// The caches of resources that are in a store of their own, by their keys' prefix.
+    separate: HashMap<String, Arc<Caches>>,
     /// Ends watches and background tasks.
     pub shutdown: CancellationToken,
     /// What has been counted.
     pub metrics: crate::metrics::Metrics,
     /// Who may do what.
     pub auth: Auth,
+    /// What the cluster's users let judge requests.
+    pub webhooks: crate::webhooks::Configs,
     /// Who charges quotas.
     pub quota_turns: crate::admission::Turns,
     bootstrapped: watch::Sender<bool>,
     /// Resources that no definition made.
     builtin: Vec<Arc<Resource>>,
     served: RwLock<Arc<Served>>,
+    served_changes: watch::Sender<()>,
 }
 
 impl State {
@@ -84,21 +97,55 @@ impl State {
             });
             resources.push(Arc::new(Resource::built_in(api, storage, cache, rules)));
         }
+        let own = |(prefix, store)| {
+            let cache = caches.remove(&prefix)?;
+            Some((prefix, Arc::new(Caches::new(store, [cache]))))
+        };
+        let separate = config.store.separate().into_iter().filter_map(own).collect();
         let caches = Arc::new(Caches::new(config.store.clone(), caches.into_values()));
         let served = RwLock::new(Arc::new(Served::new(resources.clone(), &config, None)));
         Ok(Self {
             store: config.store.clone(),
             schema: pintle_api::schema(),
             caches,
+            separate,
             shutdown,
             metrics: crate::metrics::Metrics::default(),
             auth: Auth::new(&config, &resources)?,
+            webhooks: Default::default(),
             quota_turns: Default::default(),
             bootstrapped: watch::channel(false).0,
             builtin: resources,
             served,
+            served_changes: watch::channel(()).0,
             config,
         })
+    }
+
+    /// The caches that a resource's is among: they share the revisions of a store.
+    pub fn caches_of(&self, resource: &Resource) -> &Arc<Caches> {
+        let own = resource.cache.as_ref().and_then(|cache| self.separate.get(&cache.prefix));
+        own.unwrap_or(&self.caches)
+    }
+
+    /// The caches of all stores.
+    pub fn all_caches(&self) -> impl Iterator<Item = &Arc<Caches>> {
+        std::iter::once(&self.caches).chain(self.separate.values())
+    }
+
+    /// Waits until the first listing of each store is in the caches.
+    pub async fn cached(&self) {
+        for caches in self.all_caches() {
+            caches.ready().await;
+        }
+    }
+
+    /// Waits until all caches show what the stores held when this was called.
+    pub async fn consistent(&self) -> Result<(), pintle_store::Error> {
+        for caches in self.all_caches() {
+            caches.consistent().await?;
+        }
+        Ok(())
     }
 
     /// What is served at the moment.
@@ -111,6 +158,12 @@ impl State {
         let resources = self.builtin.iter().cloned().chain(custom).collect();
         let served = Arc::new(Served::new(resources, &self.config, Some(&self.served())));
         *self.served.write() = served;
+        self.served_changes.send_replace(());
+    }
+
+    /// Tells when something else is served.
+    pub fn served_changes(&self) -> watch::Receiver<()> {
+        self.served_changes.subscribe()
     }
 
     /// Some resource of that group is served.
@@ -135,13 +188,12 @@ impl State {
 
     /// The resource of that group, version and plural name.
     pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<Arc<Resource>> {
-        self.served().index.get(&(group.to_owned(), version.to_owned(), name.to_owned())).cloned()
+        self.served.read().find(name, |resource| resource.group == group && resource.version == version)
     }
 
     /// A resource in any version (the first served).
     pub fn any_version(&self, group: &str, name: &str) -> Option<Arc<Resource>> {
-        let served = self.served();
-        served.resources.iter().find(|resource| resource.group == group && resource.name == name).cloned()
+        self.served.read().find(name, |resource| resource.group == group)
     }
 }
 

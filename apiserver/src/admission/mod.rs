@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::engine::Call;
 use crate::services;
+use crate::webhooks;
 
 pub use quota::Turns;
 
@@ -147,6 +148,7 @@ async fn check_and_charge(
     dry_run: bool,
 ) -> Result<quota::Charge, ApiError> {
     validate(call, operation, Some(new), old).await?;
+    webhooks::validate(call, operation, Some(new), old).await?;
     quota::charge(call, operation, new, old, dry_run).await
 }
 

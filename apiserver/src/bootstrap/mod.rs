@@ -1,8 +1,10 @@
 //! Objects that the server itself keeps: namespaces, the `kubernetes` Service, priority classes, roles.
 
+pub mod apiservices;
 mod members;
 mod objects;
 mod rbac;
+pub mod verdicts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +25,14 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Creates what is missing, then keeps it as it should be until shutdown.
 pub async fn run(state: Arc<State>) {
-    state.caches.ready().await;
+    state.cached().await;
     let mut first = true;
     loop {
         match pass(&state, first).await {
             Ok(()) if first => {
                 first = false;
                 // Authorization reads the cache: it has to know the roles before anybody is told to come in.
-                if let Err(error) = state.caches.consistent().await {
+                if let Err(error) = state.consistent().await {
                     warn!(%error, "the cache is behind");
                 }
                 state.set_bootstrapped();

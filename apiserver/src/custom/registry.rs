@@ -26,7 +26,7 @@ struct Known {
 
 /// Serves what is established, until shutdown.
 pub async fn run(state: Arc<State>) {
-    state.caches.ready().await;
+    state.cached().await;
     let Some(cache) = state.any_version(DEFINITIONS.0, DEFINITIONS.1).and_then(|resource| resource.cache.clone())
     else {
         return;

@@ -8,6 +8,7 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::status::{ApiError, GroupResource};
 
 use crate::access::UserInfo;
+use crate::cache::follower::Caches;
 use crate::http::info::RequestInfo;
 use crate::http::negotiate::Accepted;
 use crate::http::query::Query;
@@ -38,6 +39,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// The caches that the resource's is among.
+    pub fn caches(&self) -> &Caches {
+        self.state.caches_of(&self.resource)
+    }
+
     /// As errors name the resource.
     pub fn group_resource(&self) -> GroupResource {
         self.resource.group_resource()

@@ -12,6 +12,7 @@ use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
 use crate::registry::{self, Context, Generation, Metadata, disabled};
+use crate::webhooks;
 
 /// How often a generated name that is taken is replaced.
 const GENERATE_TRIES: usize = 8;
@@ -102,6 +103,7 @@ async fn write_new(call: &Call, draft: Draft, dry_run: bool) -> Result<(Bytes, R
     let context = Context { labelled, ..call.context() };
     codec::to_stored(call, &mut object);
     admission::mutate(call, Operation::Create, &mut object).await?;
+    webhooks::mutate(call, Operation::Create, &mut object, None).await?;
     if let Some(prepare) = rules.prepare_create {
         prepare(&context, &mut object);
     }

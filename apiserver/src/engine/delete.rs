@@ -9,6 +9,7 @@ use super::modify::{self, Current};
 use super::{Answer, Call, meta, present, read, storage_error};
 use crate::admission::{self, Operation};
 use crate::codec;
+use crate::webhooks;
 
 /// A deletion is retried so often when others write meanwhile.
 const TRIES: usize = 20;
@@ -154,6 +155,7 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
     for _ in 0..TRIES {
         check_preconditions(call, &current.value, options)?;
         admission::validate(call, Operation::Delete, None, Some(&current.value)).await?;
+        webhooks::validate(call, Operation::Delete, None, Some(&current.value)).await?;
         let step = plan(call, &current.value, options);
         let outcome = match &step {
             Step::Keep => return Ok(Deleted::Going(current.value)),

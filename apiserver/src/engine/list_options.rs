@@ -72,7 +72,11 @@ impl Selection {
         (self.labels.is_everything() || self.labels.matches(&entry.labels))
             && (self.fields.is_everything()
                 || self.fields.matches(|name| {
-                    entry.fields.get(self.stored_field(name)).cloned().or_else(|| self.custom_field(entry, name))
+                    entry
+                        .fields
+                        .get(self.stored_field(name))
+                        .map(str::to_owned)
+                        .or_else(|| self.custom_field(entry, name))
                 }))
     }
 

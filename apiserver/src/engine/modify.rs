@@ -14,6 +14,7 @@ use crate::admission::{self, Operation};
 use crate::codec;
 use crate::managed;
 use crate::registry::{self, Generation, disabled};
+use crate::webhooks;
 
 /// A write is retried so often when others write meanwhile.
 const TRIES: usize = 100;
@@ -185,15 +186,23 @@ async fn prepare(
     let context = call.context();
     meta::carry_over(new, &old.value);
     admission::mutate(call, Operation::Update, new).await?;
+    webhooks::mutate(call, Operation::Update, new, Some(&old.value)).await?;
     confine(call, new, &old.value);
+    let gates = &call.state.config.features.gates;
+    // Where there are no pods, a change counts though it goes.
+    let podless = rules.pod_spec.is_none();
+    if !podless {
+        disabled::apply(gates, rules, new, Some(&old.value));
+    }
     if let Some(prepare) = rules.prepare_update {
         prepare(&context, new, &old.value);
     }
-    // Where there are no pods, a change counts though it goes.
     let uncounted = UNCOUNTED.contains(&call.info.subresource.as_str());
-    let drops = !rules.disabled.is_empty() && rules.pod_spec.is_none();
+    let drops = !rules.disabled.is_empty() && podless;
     let counted = drops && !uncounted && counts(call, new, &old.value);
-    disabled::apply(&call.state.config.features.gates, rules, new, Some(&old.value));
+    if podless {
+        disabled::apply(gates, rules, new, Some(&old.value));
+    }
     codec::normalize(call.state.schema, new);
     if !uncounted && (counted || counts(call, new, &old.value)) {
         let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);

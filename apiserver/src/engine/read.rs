@@ -37,8 +37,8 @@ pub fn cache(call: &Call) -> Result<&Arc<Cache>, ApiError> {
 
 /// Waits until the caches have reached a revision that the client saw.
 pub async fn reach(call: &Call, revision: Revision) -> Result<Revision, ApiError> {
-    let reached = call.state.caches.wait_for(revision).await;
-    reached.ok_or_else(|| too_large(&call.resource, revision, call.state.caches.revision()))
+    let reached = call.caches().wait_for(revision).await;
+    reached.ok_or_else(|| too_large(&call.resource, revision, call.caches().revision()))
 }
 
 fn too_large(resource: &Resource, revision: Revision, current: Revision) -> ApiError {
@@ -97,8 +97,8 @@ pub async fn page(call: &Call, options: &ListOptions) -> Result<Page, ApiError> 
 
 async fn state_at(call: &Call, cache: &Cache, options: &ListOptions) -> Result<(Arc<Snapshot>, Revision), ApiError> {
     let reached = match options.at {
-        At::Latest => call.state.caches.consistent().await.map_err(storage_error)?,
-        At::Any => call.state.caches.revision(),
+        At::Latest => call.caches().consistent().await.map_err(storage_error)?,
+        At::Any => call.caches().revision(),
         At::NotOlderThan(revision) => reach(call, revision).await?,
         At::Exact(revision) => {
             if let Some(snapshot) = cache.retained(revision) {

@@ -107,8 +107,8 @@ struct Watcher {
 impl Watcher {
     async fn start_with_present_objects(&mut self) -> Result<(), ApiError> {
         let reached = match self.options.revision {
-            None => self.call.state.caches.consistent().await.map_err(storage_error)?,
-            Some(0) => self.call.state.caches.revision(),
+            None => self.call.caches().consistent().await.map_err(storage_error)?,
+            Some(0) => self.call.caches().revision(),
             Some(revision) => read::reach(&self.call, revision).await?,
         };
         let (snapshot, newest, cursor) = self.cache.snapshot_and_cursor();
@@ -264,7 +264,7 @@ impl Watcher {
     fn bookmark(&mut self) -> Bytes {
         self.bookmark_at(Instant::now() + BOOKMARK);
         // What has been published up to this revision is in the ring: once that is drained, all of it has been sent.
-        let revision = self.call.state.caches.revision();
+        let revision = self.call.caches().revision();
         let mut out = self.ready();
         if !self.drained {
             self.bookmark_at(Instant::now());

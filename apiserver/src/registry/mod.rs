@@ -124,6 +124,8 @@ pub struct Rules {
     pub reset_by_status: &'static [&'static str],
     /// Where the spec of a pod is, by a dotted path: it has such fields as well.
     pub pod_spec: Option<&'static str>,
+    /// Upstream warns of pods as they were before an update.
+    pub warns_late: bool,
     /// Fields behind gates, by dotted paths (`a[].b` for all items): while the gate is off they go unless the old object has them.
     pub disabled: &'static [disabled::Gated<'static>],
     /// The kind's own rules check a new object's name; what it is made of is not checked.
@@ -189,6 +191,7 @@ impl Rules {
         reset_by_main: &[],
         reset_by_status: &["spec"],
         pod_spec: None,
+        warns_late: false,
         disabled: &[],
         names_itself: false,
         generates_prefix: false,
@@ -212,7 +215,8 @@ pub fn warnings(rules: &Rules, context: &Context<'_>, new: &Value, old: Option<&
         return Vec::new();
     }
     let place = rules.pod_spec.filter(|_| news);
-    let mut told = place.map(|place| validate::pod_warnings(new, place)).unwrap_or_default();
+    let subject = old.filter(|_| rules.warns_late).unwrap_or(new);
+    let mut told = place.map(|place| validate::pod_warnings(subject, place)).unwrap_or_default();
     if let Some(own) = rules.warnings {
         told.splice(0..0, own(context, new, old));
     }

@@ -76,6 +76,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         Rules {
             warnings: Some(validate::warnings::workload),
             pod_spec: Some("spec.template.spec"),
+            warns_late: true,
             names_itself: true,
             validate_create: Some(validate::workload::replication_controller),
             validate_update: Some(validate::workload::replication_controller_update),
@@ -756,6 +757,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             versioned_update: true,
             validate_create: Some(validate::cluster::api_service),
             validate_update: Some(validate::cluster::api_service_update),
+            prepare_create: Some(prepare::api_service_create),
             validate_name: Some(validate::cluster::api_service_name),
             tells_again: true,
             ..shown(columns::APISERVICES, cells::apiservices)
@@ -771,6 +773,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
             deletion_finalizer: Some(crate::custom::controller::FINALIZER),
             tells_again: true,
             prepare_create: Some(prepare::definition_create),
+            prepare_update: Some(prepare::definition_update),
             generation: Generation::Counted(&[]),
             versioned_update: true,
             free_finalizers: true,

@@ -75,7 +75,7 @@ fn ignores_budgets(pod: &Value) -> bool {
 }
 
 async fn check_budgets(call: &Call, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
-    call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
+    call.state.consistent().await.map_err(crate::engine::storage_error)?;
     let labels: std::collections::BTreeMap<String, String> = pod["metadata"]["labels"]
         .as_object()
         .into_iter()

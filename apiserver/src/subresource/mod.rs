@@ -50,7 +50,7 @@ async fn token(call: &Call, body: &[u8]) -> Answer {
     let account = modify::current(call).await?.ok_or_else(|| call.not_found())?.value;
     let auth = &call.state.auth;
     // The object that the token is bound to may be a moment old.
-    call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
+    call.state.consistent().await.map_err(crate::engine::storage_error)?;
     let mut answer = auth.issuer.answer(&request, &account, &*auth.objects, call.now)?;
     managed::on_request(call, ("authentication.k8s.io", "v1", "TokenRequest"), &mut answer);
     present::object(call, StatusCode::CREATED, &answer)

@@ -17,6 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_serving::dial::{Dialer, Target};
+use serde_json::{Value, json};
 
 use self::rewrite::{Links, Page};
 use crate::engine::Answer;
@@ -25,6 +26,8 @@ use crate::http::info::RequestInfo;
 use crate::http::query::Query;
 use crate::resource::Resource;
 use crate::state::State;
+
+pub use self::target::endpoint as service_endpoint;
 
 /// What is relayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,36 @@ pub fn of(resource: &Resource, info: &RequestInfo) -> Option<Relay> {
         ("services", "proxy") => Relay::Service,
         _ => return None,
     })
+}
+
+/// The options of a connection, as admission sees them; none: it is a read.
+pub fn options(relay: Relay, info: &RequestInfo, query: &Query) -> Option<Value> {
+    let kind = match (relay, info.subresource.as_str()) {
+        (Relay::Kubelet, "exec") => "PodExecOptions",
+        (Relay::Kubelet, "attach") => "PodAttachOptions",
+        (Relay::Kubelet, "portforward") => "PodPortForwardOptions",
+        (Relay::Kubelet, _) => return None,
+        (Relay::Pod, _) => "PodProxyOptions",
+        (Relay::Node, _) => "NodeProxyOptions",
+        (Relay::Service, _) => "ServiceProxyOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for name in ["stdin", "stdout", "stderr", "tty"] {
+        if query.get(name).is_some() {
+            options[name] = json!(query.flag(name));
+        }
+    }
+    if let Some(container) = query.text("container") {
+        options["container"] = json!(container);
+    }
+    let command: Vec<&str> = query.all("command").collect();
+    if !command.is_empty() {
+        options["command"] = json!(command);
+    }
+    if matches!(relay, Relay::Pod | Relay::Node | Relay::Service) {
+        options["path"] = json!(info.rest);
+    }
+    Some(options)
 }
 
 /// Relays it.

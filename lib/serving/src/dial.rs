@@ -27,6 +27,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Dialer {
     tls: Arc<ClientConfig>,
+    /// Name that certificates have to be for, where it isn't the host's.
+    name: Option<String>,
 }
 
 impl Dialer {
@@ -53,7 +55,12 @@ impl Dialer {
             }
             None => builder.with_no_client_auth(),
         };
-        Ok(Self { tls: Arc::new(tls) })
+        Ok(Self { tls: Arc::new(tls), name: None })
+    }
+
+    /// Wants certificates for that name, wherever the server is.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Sends a request. Its URI must be in origin form; the response may be an upgrade ([`hyper::upgrade::on`]).
@@ -82,7 +89,7 @@ impl Dialer {
         if !target.tls {
             return Ok(Box::new(stream));
         }
-        let name = ServerName::try_from(target.host.clone()).context("server name")?;
+        let name = ServerName::try_from(self.name.as_ref().unwrap_or(&target.host).clone()).context("server name")?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await.context("tls")?;
         Ok(Box::new(stream))
     }

@@ -18,11 +18,14 @@ pub fn pod_create(context: &Context<'_>, pod: &mut Value) {
     set(pod, "status", status);
 }
 
-/// A Pod's class stays what it was on creation, where a status does not tell it.
+/// A Pod's class stays what it was on creation, where a status does not tell it, and so does what its priority was.
 pub fn pod_update(_context: &Context<'_>, new: &mut Value, old: &Value) {
     let class = text(old, "status.qosClass").to_owned();
     if !class.is_empty() {
         default(object_mut(new, "status"), "qosClass", class);
+    }
+    for field in ["priority", "preemptionPolicy"].into_iter().filter(|field| has(old, &format!("spec.{field}"))) {
+        default(object_mut(new, "spec"), field, old["spec"][field].clone());
     }
 }
 
@@ -77,7 +80,7 @@ fn sources(claim: &mut Value, old: Option<&Value>) {
     // The old field knows claims and snapshots only; data from another namespace is behind a gate.
     let source = (text(spec, "dataSource.apiGroup"), text(spec, "dataSource.kind"));
     let known = matches!(source, ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"));
-    if !known && !had("dataSource") {
+    if !known && old.is_none() {
         remove(spec, "dataSource");
     }
     if !text(spec, "dataSourceRef.namespace").is_empty() && !had("dataSourceRef") {
@@ -98,7 +101,14 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// The first template.
 pub fn daemon_set_create(_context: &Context<'_>, daemons: &mut Value) {
     remove(daemons, "status");
-    set(object_mut(daemons, "metadata.annotations"), TEMPLATE_GENERATION, "1");
+    let annotations = object_mut(daemons, "metadata.annotations");
+    let told = text_of(annotations, TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or(0);
+    set(annotations, TEMPLATE_GENERATION, i64::max(told, 1).to_string());
+}
+
+/// An entry of a map, whose name may have dots.
+fn text_of<'a>(map: &'a Value, key: &str) -> Option<&'a str> {
+    map.get(key)?.as_str()
 }
 
 /// The template's generation is the server's: one more with each change.
@@ -133,6 +143,19 @@ pub fn definition_create(_context: &Context<'_>, definition: &mut Value) {
     }
 }
 
+/// The version that a definition's objects are stored in from now on is one of those that may be in the store.
+pub fn definition_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
+    if context.subresource.is_some() {
+        return;
+    }
+    let mut stored = items(new, "status.storedVersions").to_vec();
+    let storage = items(new, "spec.versions").iter().find(|version| version["storage"] == true);
+    if let Some(name) = storage.map(|version| version["name"].clone()).filter(|name| !stored.contains(name)) {
+        stored.push(name);
+        set(&mut new["status"], "storedVersions", stored);
+    }
+}
+
 /// A LimitRange without a name gets one.
 pub fn limit_range_create(_context: &Context<'_>, range: &mut Value) {
     default(object_mut(range, "metadata"), "name", uuid::Uuid::new_v4().to_string());
@@ -156,6 +179,16 @@ pub fn volume_update(context: &Context<'_>, new: &mut Value, old: &Value) {
         set(object_mut(new, "status"), "lastPhaseTransitionTime", crate::engine::meta::timestamp(context.now));
     } else if untold && !told(old).is_empty() {
         set(object_mut(new, "status"), "lastPhaseTransitionTime", told(old));
+    }
+}
+
+/// An APIService of this server itself is there at once.
+pub fn api_service_create(context: &Context<'_>, service: &mut Value) {
+    set(service, "status", json!({}));
+    if !has(service, "spec.service") {
+        service["status"]["conditions"] = json!([{"type": "Available", "status": "True", "reason": "Local",
+            "message": "Local APIServices are always available",
+            "lastTransitionTime": crate::engine::meta::timestamp(context.now)}]);
     }
 }
 

@@ -223,7 +223,8 @@ fn named_port(pod: &Value, port: &str) -> Result<u16, ApiError> {
 }
 
 /// A ready endpoint of a service's port.
-async fn endpoint(state: &Arc<State>, namespace: &str, name: &str, port: &str) -> Result<(String, u16), ApiError> {
+/// Address and port of a ready endpoint of a service's port, by its name or number.
+pub async fn endpoint(state: &Arc<State>, namespace: &str, name: &str, port: &str) -> Result<(String, u16), ApiError> {
     let service = internal::get(state, Address::new("", "services", namespace, name)).await?;
     let service = service.ok_or_else(|| ApiError::not_found(&GroupResource::new("", "services"), name))?;
     let ports = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
