@@ -96,8 +96,12 @@ pub async fn answer(state: &State, path: &str, query: &Query) -> Option<Response
 async fn holds(state: &State, kind: Kind) -> bool {
     match kind {
         Kind::Always => true,
-        Kind::Store => state.store.current_revision().await.is_ok(),
-        Kind::Ready => state.caches.revision() > 0,
+        Kind::Store => {
+            let separate = state.store.separate();
+            let stores = std::iter::once(&state.store).chain(separate.iter().map(|(_, store)| store));
+            futures::future::join_all(stores.map(|store| store.current_revision())).await.iter().all(Result::is_ok)
+        }
+        Kind::Ready => state.all_caches().all(|caches| caches.revision() > 0),
         Kind::Bootstrap => state.bootstrapped(),
         Kind::Shutdown => !state.shutdown.is_cancelled(),
     }

@@ -548,6 +548,10 @@ mod tests {
             ("apiserver --etcd-cafile=f", "--etcd-servers <"),
             ("apiserver --etcd-certfile=f --etcd-keyfile=f", "--etcd-servers <"),
             ("apiserver --etcd-compaction-interval=1m", "--etcd-servers <"),
+            ("apiserver --etcd-servers-overrides=/events#u", "--etcd-servers <"),
+            ("apiserver --etcd-servers=u --etcd-servers-overrides=events#u", "want group/resource#url;url"),
+            ("apiserver --etcd-servers=u --etcd-servers-overrides=/events", "want group/resource#url;url"),
+            ("apiserver --etcd-servers=u --etcd-servers-overrides=apps/events#u", "there is no resource"),
             ("apiserver --etcd-servers=u --storage=memory", "cannot be used with"),
             ("apiserver --etcd-servers=u --durability=relaxed", "cannot be used with"),
             ("snapshot restore f --etcd-prefix=/a", "--etcd-servers <"),
@@ -565,6 +569,7 @@ mod tests {
             "apiserver --cluster-domain=x --encryption-provider-config=f --encryption-provider-config-automatic-reload",
             "apiserver --encryption-provider-config-automatic-reload=false",
             "apiserver --etcd-servers=u --etcd-prefix=/a --etcd-compaction-interval=1m",
+            "apiserver --etcd-servers=u --etcd-servers-overrides=/events#u;v,coordination.k8s.io/leases#w",
             "store migrate --from=a --to=b --etcd-prefix=/a",
             "server --disable-node --node-ip=10.0.0.1",
         ] {

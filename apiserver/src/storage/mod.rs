@@ -72,6 +72,12 @@ pub fn resource_of() -> pintle_store::encryption::ResourceOf {
     Arc::new(move |key| forms.resource(key))
 }
 
+/// Prefix of the keys of a resource; `None` if there is none of that name.
+pub fn prefix_of(group: &str, resource: &str) -> Option<String> {
+    let known = pintle_api::resources().iter().any(|api| api.group == group && api.plural == resource);
+    known.then(|| key_prefix(group, resource))
+}
+
 /// A store for this server whose values are kept in `inner` in upstream's form.
 pub fn upstream_form(inner: Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(Mapped::new(inner, UpstreamForm::new()))

@@ -1,6 +1,7 @@
 //! What every engine does: the [`Store`] trait and the values that go in and out of it.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -135,4 +136,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes a consistent copy of the current state (see [`crate::snapshot`]) and returns its revision. Writes go on meanwhile.
     async fn snapshot(&self, writer: &mut (dyn Write + Send)) -> Result<Revision>;
+
+    /// Prefixes of keys that are in stores of their own, and those: their revisions have nothing to do with this store's.
+    fn separate(&self) -> Vec<(String, Arc<dyn Store>)> {
+        Vec::new()
+    }
 }

@@ -3,7 +3,8 @@
 //! A store is an ordered map from keys to values in which every write has a revision of its own. The API server keeps its
 //! objects in it and follows it with watches. [`Store`] is the contract; [`memory::Memory`] is the model that says in few
 //! lines what the contract means; [`embedded::Embedded`] keeps the same state on disk, [`etcd::Etcd`] in etcd.
-//! [`mapped::Mapped`] is a store on top of another one: [`encryption::Encrypted`], [`renamed::Renamed`].
+//! [`mapped::Mapped`] is a store on top of another one: [`encryption::Encrypted`], [`renamed::Renamed`]. [`routed::Routed`] is several
+//! side by side.
 //!
 //! Invariants, checked by the same tests on every engine (`tests/contract.rs`):
 //! - revisions are strictly increasing, one a write (a deletion and an expiry are writes), and survive a restart;
@@ -24,6 +25,7 @@ pub mod mapped;
 pub mod memory;
 mod messages;
 pub mod renamed;
+pub mod routed;
 pub mod snapshot;
 mod state;
 mod watch;

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use pintle_apiserver::storage::{resource_of, upstream_form};
+use pintle_apiserver::storage::{prefix_of, resource_of, upstream_form};
 use pintle_store::embedded::{Durability, Embedded};
 use pintle_store::encryption::{Encrypted, Encryption};
 use pintle_store::etcd::{self, Etcd};
 use pintle_store::memory::Memory;
 use pintle_store::renamed::Renamed;
+use pintle_store::routed::Routed;
 use pintle_store::{Store, TlsFiles};
 
 use crate::cli::Storage;
@@ -37,6 +38,9 @@ pub struct StoreArgs {
     /// etcd, and how it is used.
     #[command(flatten)]
     pub etcd: EtcdArgs,
+    /// Resources in etcd servers of their own: `group/resource#url;url`, the core group being empty.
+    #[arg(long, value_delimiter = ',', value_parser = overriding, requires = "etcd_servers")]
+    pub etcd_servers_overrides: Vec<Override>,
     /// File that says which resources are encrypted, and how (EncryptionConfiguration).
     #[arg(long)]
     pub encryption_provider_config: Option<PathBuf>,
@@ -51,6 +55,25 @@ impl StoreArgs {
     pub fn in_memory(&self) -> bool {
         self.storage == Storage::Memory && self.etcd.etcd_servers.is_empty()
     }
+}
+
+/// A resource in servers of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// Prefix of its keys.
+    prefix: String,
+    servers: Vec<String>,
+}
+
+/// `/events#https://a:2379;https://b:2379`, `apps/deployments#…`
+fn overriding(text: &str) -> Result<Override, String> {
+    let parts = text.split_once('#').and_then(|(resource, servers)| Some((resource.split_once('/')?, servers)));
+    let Some(((group, resource), servers)) = parts.filter(|(_, servers)| !servers.is_empty()) else {
+        return Err("want group/resource#url;url".into());
+    };
+    let none = || format!("there is no resource {resource:?} of group {group:?}");
+    let prefix = prefix_of(group, resource).ok_or_else(none)?;
+    Ok(Override { prefix, servers: servers.split(';').map(str::to_owned).collect() })
 }
 
 /// etcd, and how it is used.
@@ -110,7 +133,14 @@ pub fn open(paths: &Paths, args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
     };
     if !args.etcd.etcd_servers.is_empty() {
         let prefix = slashed(&args.etcd.options.etcd_prefix);
-        return Ok(on_etcd(Arc::new(open_etcd(&args.etcd)?), &prefix, encryption(&prefix)?));
+        let open = |servers: &[String]| -> anyhow::Result<Arc<dyn Store>> {
+            let etcd = EtcdArgs { etcd_servers: servers.to_vec(), options: args.etcd.options.clone() };
+            Ok(on_etcd(Arc::new(open_etcd(&etcd)?), &prefix, encryption(&prefix)?))
+        };
+        let main = open(&args.etcd.etcd_servers)?;
+        let separate = args.etcd_servers_overrides.iter().map(|of| Ok((of.prefix.clone(), open(&of.servers)?)));
+        let separate = separate.collect::<anyhow::Result<Vec<_>>>()?;
+        return Ok(if separate.is_empty() { main } else { Arc::new(Routed::new(main, separate)) });
     }
     let base: Arc<dyn Store> = match (args.storage, args.durability) {
         (Storage::Memory, _) | (_, DurabilityArg::Memory) => Arc::new(Memory::default()),

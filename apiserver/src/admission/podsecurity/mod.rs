@@ -114,7 +114,7 @@ async fn namespace(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), 
     }
     let name = meta::text(new, "name");
     // The newest pods count, too.
-    call.state.caches.consistent().await.map_err(crate::engine::storage_error)?;
+    call.state.consistent().await.map_err(crate::engine::storage_error)?;
     let pods = internal::entries(&call.state, "", "pods", name);
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for pod in pods.iter().take(MOST_PODS).map(|entry| entry.value()) {
