@@ -329,7 +329,7 @@ fn type_of<'a>(schema: &'a Schema, object: &Value) -> Option<&'a StructType> {
 pub fn serialize(schema: &Schema, object: &Value) -> Vec<u8> {
     match type_of(schema, object) {
         Some(ty) => {
-            let mut out = Vec::with_capacity(1024);
+            let mut out = Vec::with_capacity(8 * 1024);
             json::encode(schema, ty, object, &mut out);
             out
         }

@@ -1,10 +1,11 @@
 //! One object as the cache holds it: its JSON once, shared by all readers, and what selectors look at.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes};
 use pintle_machinery::codec::json;
+use pintle_machinery::selector::Lookup;
 use pintle_store::Revision;
 use serde::ser::SerializeMap;
 use serde_json::Value;
@@ -25,16 +26,37 @@ pub struct Entry {
     metadata_at: usize,
     /// Where the metadata ends.
     metadata_end: usize,
+    /// Where it is told who owns which field, which is much and rarely wanted.
+    managed: Range<usize>,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Texts<Box<str>>,
     /// Selectable fields, metadata.name and metadata.namespace included.
-    pub fields: BTreeMap<&'static str, String>,
+    pub fields: Texts<&'static str>,
     /// Protobuf form of the storage version, made on first use.
     pub protobuf: OnceLock<Bytes>,
     /// The object as a value, for those that ask for it again and again.
     parsed: OnceLock<Arc<Value>>,
 }
 
+/// A few texts by name. Maps would take many times the room.
+#[derive(Debug, Clone)]
+pub struct Texts<K>(Box<[(K, Box<str>)]>);
+
+impl<K: AsRef<str>> Texts<K> {
+    /// The text of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other.as_ref() == name).map(|(_, text)| &**text)
+    }
+}
+
+impl<K: AsRef<str>> Lookup for Texts<K> {
+    fn lookup(&self, key: &str) -> Option<&str> {
+        self.get(key)
+    }
+}
+
+/// Who owns which field.
+const MANAGED: &str = "managedFields";
 /// How metadata starts.
 const METADATA: &str = "\"metadata\":{";
 
@@ -49,15 +71,15 @@ impl Entry {
                 (rewritten, at)
             }
         };
-        let marks = json::parse_parts(&stored, Place::Marks).ok()?;
-        let labels = match &marks["metadata"]["labels"] {
-            Value::Object(map) => map.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().into())).collect(),
-            _ => BTreeMap::new(),
-        };
+        let (metadata_end, managed) = json::spans(&stored, metadata_at + METADATA.len() - 1, MANAGED)?;
+        let marks = json::parse_parts(&stored, Place::Marks, managed.clone()).ok()?;
+        let labels = marks["metadata"]["labels"].as_object().into_iter().flatten();
+        let labels = labels.map(|(name, value)| (name.as_str().into(), value.as_str().unwrap_or_default().into()));
+        let labels = Texts(labels.collect());
         let fields = fields_of(&marks, rules);
-        let metadata_end = json::value_end(&stored, metadata_at + METADATA.len() - 1)?;
         let (protobuf, parsed) = (OnceLock::new(), OnceLock::new());
-        Some(Self { key: key.into(), revision, stored, metadata_at, metadata_end, labels, fields, protobuf, parsed })
+        let key = key.into();
+        Some(Self { key, revision, stored, metadata_at, metadata_end, managed, labels, fields, protobuf, parsed })
     }
 
     /// The same object at another revision: what a watcher gets when it leaves its view.
@@ -68,6 +90,7 @@ impl Entry {
             stored: self.stored.clone(),
             metadata_at: self.metadata_at,
             metadata_end: self.metadata_end,
+            managed: self.managed.clone(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             protobuf: OnceLock::new(),
@@ -104,7 +127,7 @@ impl Entry {
 
     /// The object as a value without the parts that no table shows.
     pub fn glance(&self) -> Value {
-        self.versioned(glance(&self.stored))
+        self.versioned(glance(&self.stored, self.managed.clone()))
     }
 
     /// The object as a value.
@@ -173,9 +196,10 @@ fn version(revision: Revision, rest: &[u8]) -> String {
     format!("\"resourceVersion\":\"{revision}\"{}", if rest.starts_with(b"}") { "" } else { "," })
 }
 
-/// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size.
-pub fn glance(json: &[u8]) -> Value {
-    json::parse_parts(json, Place::Object).unwrap_or_default()
+/// JSON as a value without the parts of metadata and pods that no table shows and that make most of their size. The managed fields may
+/// be known to be at a place.
+pub fn glance(json: &[u8], managed: Range<usize>) -> Value {
+    json::parse_parts(json, Place::Object, managed).unwrap_or_default()
 }
 
 /// Where in an object a reader is, and so what it wants of it.
@@ -204,11 +228,9 @@ impl json::Place for Place {
             (Self::Object, "spec") => Self::Spec,
             (Self::Spec, "template" | "jobTemplate") => Self::Object,
             (Self::Spec, "containers" | "initContainers" | "ephemeralContainers") => Self::Containers,
-            (Self::Metadata, "managedFields") | (Self::Spec, "affinity" | "tolerations") => return None,
-            (
-                Self::Containers,
-                "env" | "envFrom" | "volumeMounts" | "livenessProbe" | "readinessProbe" | "startupProbe" | "lifecycle",
-            ) => return None,
+            (Self::Metadata, MANAGED) | (Self::Spec, "affinity" | "tolerations" | "volumes") => return None,
+            (Self::Containers, "name" | "image" | "restartPolicy") => Self::Elsewhere,
+            (Self::Containers, _) => return None,
             (Self::Marks, "metadata") => Self::MarkedMetadata,
             (Self::Marks, "data" | "binaryData") | (Self::Scalar, _) => return None,
             (Self::Marks, _) => Self::MarkedPart,
@@ -228,15 +250,16 @@ impl json::Place for Place {
 }
 
 /// Values of the selectable fields of an object.
-pub fn fields_of(object: &Value, rules: &Rules) -> BTreeMap<&'static str, String> {
+pub fn fields_of(object: &Value, rules: &Rules) -> Texts<&'static str> {
     let own = rules.fields.iter().map(|field| {
         let value = match rules.field_value.and_then(|value| value(object, field)) {
             Some(value) => value,
             None => text_at(object, field),
         };
-        (*field, value)
+        (*field, value.into_boxed_str())
     });
-    own.chain(["metadata.name", "metadata.namespace"].map(|field| (field, text_at(object, field)))).collect()
+    let named = ["metadata.name", "metadata.namespace"].map(|field| (field, text_at(object, field).into_boxed_str()));
+    Texts(own.chain(named).collect())
 }
 
 fn text_at(object: &Value, path: &str) -> String {
@@ -281,8 +304,8 @@ mod tests {
         let mut want = entry.value();
         want["metadata"]["resourceVersion"] = json!("12");
         assert_eq!(later.value(), want);
-        assert_eq!(entry.labels["x"], "y");
-        assert_eq!(entry.fields["metadata.name"], "a");
+        assert_eq!(entry.labels.get("x"), Some("y"));
+        assert_eq!(entry.fields.get("metadata.name"), Some("a"));
     }
 
     #[test]
@@ -291,7 +314,7 @@ mod tests {
         object["spec"] = json!({"nodeName": "n", "containers": [{"nodeName": "x"}], "a": {"nodeName": "y"}});
         object["status"] = json!({"phase": "Running", "podIPs": [{"ip": "1"}]});
         object["type"] = json!("t");
-        let marks = json::parse_parts(&serialize(&object), Place::Marks).unwrap();
+        let marks = json::parse_parts(&serialize(&object), Place::Marks, 0..0).unwrap();
         let metadata = json!({"name": "a", "namespace": "n", "labels": {"x": "y"}});
         let spec = json!({"nodeName": "n", "containers": null, "a": {}});
         let status = json!({"phase": "Running", "podIPs": null});

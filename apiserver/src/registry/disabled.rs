@@ -10,7 +10,7 @@ use crate::features::Gates;
 pub type Gated<'a> = (&'static str, &'a str);
 
 /// Such fields of containers.
-const OF_CONTAINERS: [Gated<'_>; 9] = [
+const OF_CONTAINERS: [Gated<'_>; 10] = [
     ("VolumeBindMountOptions", "volumeMounts[].bindMountOptions"),
     ("H2CContainerProbe", "livenessProbe.httpGet.protocol"),
     ("H2CContainerProbe", "readinessProbe.httpGet.protocol"),
@@ -20,6 +20,7 @@ const OF_CONTAINERS: [Gated<'_>; 9] = [
     ("GRPCContainerProbeTLS", "livenessProbe.grpc.mode"),
     ("GRPCContainerProbeTLS", "readinessProbe.grpc.mode"),
     ("GRPCContainerProbeTLS", "startupProbe.grpc.mode"),
+    ("ContainerStopSignals", "lifecycle.stopSignal"),
 ];
 
 /// Such fields of pods.
@@ -49,16 +50,30 @@ pub fn apply(gates: &Gates, rules: &Rules, new: &mut Value, old: Option<&Value>)
     if let Some(spec) = get_mut(new, place) {
         drop(gates, &OF_PODS, spec, old);
         for list in ["containers", "initContainers", "ephemeralContainers"] {
-            let paths = OF_CONTAINERS.map(|(gate, path)| (gate, format!("{list}[].{path}")));
-            drop(gates, &paths.each_ref().map(|(gate, path)| (*gate, path.as_str())), spec, old);
+            let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+            let before = old.and_then(|old| old[list].as_array()).map_or(&[][..], Vec::as_slice);
+            for path in off(gates, &OF_CONTAINERS).filter(|path| !before.iter().any(|container| has(container, path))) {
+                containers.iter_mut().for_each(|container| remove(container, path));
+            }
         }
     }
 }
 
+/// The paths behind gates that are off.
+fn off<'a>(gates: &Gates, fields: &'a [Gated<'a>]) -> impl Iterator<Item = &'a str> {
+    let (mut asked, mut on) = (None, false);
+    fields.iter().filter_map(move |(gate, path)| {
+        // Those behind one gate follow each other.
+        if asked != Some(*gate) {
+            (asked, on) = (Some(*gate), gates.on(gate));
+        }
+        (!on).then_some(*path)
+    })
+}
+
 /// Takes fields out of an object, by dotted paths (`a[].b` for all items, `a{}.b` for all values), unless the old object has them.
 fn drop(gates: &Gates, fields: &[Gated<'_>], new: &mut Value, old: Option<&Value>) {
-    let off = fields.iter().filter(|(gate, _)| !gates.on(gate));
-    for (_, path) in off.filter(|(_, path)| !old.is_some_and(|old| has(old, path))) {
+    for path in off(gates, fields).filter(|path| !old.is_some_and(|old| has(old, path))) {
         remove(new, path);
     }
 }
@@ -71,6 +86,9 @@ fn has(value: &Value, path: &str) -> bool {
         _ => has(&value[first], rest),
     }
 }
+
+/// What goes with the last of its fields.
+const EMPTIED: &str = "lifecycle";
 
 fn remove(value: &mut Value, path: &str) {
     let Some(object) = value.as_object_mut() else { return };
@@ -88,8 +106,11 @@ fn remove(value: &mut Value, path: &str) {
             items.into_iter().flatten().for_each(|(_, item)| remove(item, rest));
         }
         _ => {
-            if let Some(inner) = object.get_mut(first) {
-                remove(inner, rest);
+            let Some(inner) = object.get_mut(first) else { return };
+            let had = *inner != Value::Object(Default::default());
+            remove(inner, rest);
+            if first == EMPTIED && had && *inner == Value::Object(Default::default()) {
+                object.remove(first);
             }
         }
     }
@@ -103,6 +124,10 @@ mod tests {
 
     #[test]
     fn what_is_off_goes_unless_it_was_there() {
+        let stopped = json!({"lifecycle": {"stopSignal": "SIGTERM"}});
+        let mut container = stopped.clone();
+        super::drop(&Gates::default(), &[("", "lifecycle.stopSignal")], &mut container, None);
+        assert_eq!(container, json!({}));
         let object = json!({"a": 1, "b": {"c": 2}, "d": [{"e": 3, "f": 4}, {}]});
         let paths = ["a", "b.c", "d[].e", "x.y", "b.c.z", "b{}.c"].map(|path| ("", path));
         let drop = |new: &mut Value, old: Option<&Value>| drop(&Gates::default(), &paths, new, old);

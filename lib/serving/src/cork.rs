@@ -14,8 +14,10 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// So many bytes are sent though more may come. TLS buffers 64 KiB.
-const MOST: usize = 48 * 1024;
+/// So many bytes are sent though more may come.
+const MOST: usize = 128 * 1024;
+/// What TLS has to buffer for that.
+pub const BUFFER: usize = 2 * MOST;
 
 /// The connection is being polled: there may be more to come.
 #[derive(Debug, Clone, Default)]
@@ -175,7 +177,7 @@ mod tests {
 
     impl AsyncWrite for Buffered {
         fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            if self.waiting.len() > 64 * 1024 {
+            if self.waiting.len() > BUFFER {
                 ready!(self.drain(context))?;
             }
             self.waiting.extend_from_slice(bytes);

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use tower::{BoxError, Service, ServiceExt};
 use tracing::{debug, warn};
 
-use crate::cork::Hold;
+use crate::cork::{BUFFER, Hold};
 use crate::tls::{PeerCertificates, Tls};
 
 /// A client has so long for its TLS handshake.
@@ -30,6 +30,8 @@ const HEADERS: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Requests of one HTTP/2 connection at a time.
 const STREAMS: u32 = 1000;
+/// So much of an answer is made before the client has taken it. More makes fewer turns between who makes and who sends.
+const SEND_BUFFER: usize = 1 << 20;
 /// On shutdown, requests have so long to finish.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Pause after accepting failed, for want of descriptors for instance.
@@ -136,7 +138,7 @@ where
 {
     let hold = Hold::default();
     let handshake = TlsAcceptor::from(tls.config()).accept(hold.gate(stream));
-    let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+    let mut stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(?peer, %error, "TLS handshake failed"),
         Err(_) => return debug!(?peer, "TLS handshake took too long"),
@@ -161,7 +163,9 @@ where
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(HANDSHAKE)
         .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(SEND_BUFFER)
         .enable_connect_protocol();
+    stream.get_mut().1.set_buffer_limit(Some(BUFFER));
     let (corked, held) = hold.cork(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(corked), service);
     tokio::pin!(connection);

@@ -22,7 +22,7 @@ const GROUP_WRITES: usize = 1024;
 /// A group that has reached this many bytes takes no more writes.
 const GROUP_BYTES: usize = 8 << 20;
 /// When several write at a time, a small group waits so long for more: a commit costs many times what a write does.
-const LINGER: Duration = Duration::from_micros(500);
+const LINGER: Duration = Duration::from_millis(1);
 /// A group of so many writes is not small.
 const SMALL: usize = 8;
 /// Longest time that a relaxed write stays off the disk.

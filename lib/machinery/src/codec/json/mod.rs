@@ -8,7 +8,7 @@ mod scan;
 pub use decode::decode;
 pub(crate) use encode::write_string;
 pub use encode::{Patched, encode, encode_any, encode_tree};
-pub use parts::{Place, parse_parts, value_end};
+pub use parts::{Place, parse_parts, spans};
 
 use std::borrow::Cow;
 

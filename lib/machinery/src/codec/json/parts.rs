@@ -1,5 +1,7 @@
 //! Some parts of a JSON object as a value: what is not wanted is passed over, not built.
 
+use std::ops::Range;
+
 use super::scan::{Form, Scanner};
 use crate::codec::DecodeError;
 use crate::schema::{Object, Value};
@@ -13,19 +15,32 @@ pub trait Place: Copy {
     fn item(self) -> Option<Self>;
 }
 
-/// Reads what is wanted from this place on. What is not wanted has to be well-formed.
-pub fn parse_parts(bytes: &[u8], place: impl Place) -> Result<Value, DecodeError> {
-    let mut scanner = Scanner::new(bytes);
+/// Reads what is wanted from this place on. What is not wanted has to be well-formed. `known` is where some value is, if that is known.
+pub fn parse_parts(bytes: &[u8], place: impl Place, known: Range<usize>) -> Result<Value, DecodeError> {
+    let mut scanner = Scanner::knowing(bytes, known);
     let value = read(&mut scanner, place).and_then(|value| scanner.end().map(|()| value));
     value.map_err(DecodeError::Syntax)
 }
 
-/// Where the value ends that begins at or after `from`, in well-formed JSON.
-pub fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    let mut scanner = Scanner::new(rest);
-    scanner.pass().ok()?;
-    Some(from + scanner.at())
+/// Where an object ends that begins at `from` in well-formed JSON, and where one of its fields has its value.
+pub fn spans(bytes: &[u8], from: usize, field: &str) -> Option<(usize, Range<usize>)> {
+    let mut scanner = Scanner::new(bytes.get(from..)?);
+    let mut found = from..from;
+    if scanner.form().ok()? != Form::Object {
+        return None;
+    }
+    scanner.enter().ok()?;
+    let mut first = true;
+    while let Some(key) = scanner.key(first).ok()? {
+        first = false;
+        scanner.form().ok()?;
+        let start = scanner.at();
+        scanner.pass().ok()?;
+        if key == field {
+            found = from + start..from + scanner.at();
+        }
+    }
+    Some((from + scanner.at(), found))
 }
 
 fn read(scanner: &mut Scanner<'_>, place: impl Place) -> Result<Value, String> {
@@ -83,9 +98,12 @@ mod tests {
     fn what_is_not_wanted_is_not_there() {
         let text = br#"{"skipped":{"a\"}":["}",{"b":"\\"}]},"list":[{"skipped":1,"x":"y"},[2]],"other":[1,{"z":[]}],"last":null}"#;
         let want = json!({"list": [{"x": "y"}, [2]], "other": null, "last": null});
-        assert_eq!(parse_parts(text, Named(false)).unwrap(), want);
-        assert!(parse_parts(&text[..40], Named(false)).is_err());
-        assert_eq!(value_end(b"12 {\"a\":[\"}\"]} {", 3), Some(14));
-        assert_eq!(value_end(b"{\"a", 0), None);
+        assert_eq!(parse_parts(text, Named(false), 0..0).unwrap(), want);
+        let (end, skipped) = spans(text, 0, "skipped").unwrap();
+        assert_eq!((end, &text[skipped.clone()]), (text.len(), &br#"{"a\"}":["}",{"b":"\\"}]}"#[..]));
+        assert_eq!(parse_parts(text, Named(false), skipped).unwrap(), want);
+        assert!(parse_parts(&text[..40], Named(false), 0..0).is_err());
+        assert_eq!(spans(b"12 {\"a\":[\"}\"]} {", 3, "b"), Some((14, 3..3)));
+        assert_eq!((spans(b"{\"a", 0, "a"), spans(b"[1]", 0, "a")), (None, None));
     }
 }

@@ -132,16 +132,16 @@ fn in_envelope(schema: &Schema, ty: &StructType, meta: &TypeMeta, tree: &Tree<'_
 
 /// Encodes a message without an envelope.
 pub fn encode_message(schema: &Schema, ty: &StructType, value: &Value) -> Result<Vec<u8>, EncodeError> {
-    message(schema, ty, &value.into())
+    message(schema, ty, &value.into(), 0)
 }
 
 /// The same of an object's JSON, which has to be as the schema has it.
 pub fn encode_text(schema: &Schema, ty: &StructType, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
-    message(schema, ty, &tree(json)?)
+    message(schema, ty, &tree(json)?, json.len())
 }
 
-fn message(schema: &Schema, ty: &StructType, tree: &Tree<'_>) -> Result<Vec<u8>, EncodeError> {
-    let mut out = Writer::default();
+fn message(schema: &Schema, ty: &StructType, tree: &Tree<'_>, size: usize) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Writer::with_capacity(size);
     encode::message(schema, ty, tree, &mut out)?;
     Ok(out.finish())
 }

@@ -16,6 +16,11 @@ enum WireType {
 }
 
 impl Writer {
+    /// With room for about so many bytes.
+    pub fn with_capacity(size: usize) -> Self {
+        Self { data: vec![0; size], start: size }
+    }
+
     /// Bytes written so far.
     pub fn len(&self) -> usize {
         self.data.len() - self.start
