@@ -349,6 +349,7 @@ fn copy_at(object: &mut Value, from: &Value, outer: &str, inner: &str) {
 pub fn copy_field(new: &mut Value, old: &Value, field: &str) {
     let Some(map) = new.as_object_mut() else { return };
     match old.get(field) {
+        Some(value) if map.get(field) == Some(value) => return,
         Some(value) => map.insert(field.to_owned(), value.clone()),
         None => map.remove(field),
     };

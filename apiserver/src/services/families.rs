@@ -7,7 +7,7 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use serde_json::{Value, json};
 
 use super::plan::{has_addresses, is_headless};
-use crate::registry::value::{at, entries, items, set, text};
+use crate::registry::value::{at, entries, items, restore, set, text};
 
 const SINGLE: &str = "SingleStack";
 
@@ -21,6 +21,9 @@ pub fn settle(service: &mut Value, old: Option<&Value>, own: &str) -> ErrorList 
     }
     let mut errors = crate::registry::cluster_addresses(service);
     let old = old.filter(|old| has_addresses(old)).map(|old| at(old, "spec"));
+    if let Some(old) = old.filter(|_| errors.is_empty()) {
+        keep(&mut service["spec"], old);
+    }
     if errors.is_empty() {
         errors = released(&mut service["spec"], old);
     }
@@ -34,6 +37,16 @@ pub fn settle(service: &mut Value, old: Option<&Value>, own: &str) -> ErrorList 
     match loose {
         true => fill_both(&mut service["spec"], own),
         false => fill_one(&mut service["spec"], own),
+    }
+}
+
+/// What an update leaves out stays.
+fn keep(spec: &mut Value, old: &Value) {
+    if items(spec, "ipFamilies").is_empty() {
+        restore(spec, old, "ipFamilies");
+    }
+    if at(spec, "ipFamilyPolicy").is_null() {
+        restore(spec, old, "ipFamilyPolicy");
     }
 }
 
@@ -192,6 +205,10 @@ mod tests {
             changes.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
             settled(spec, Some(old.clone()))
         };
+        assert_eq!(
+            changed(json!({"ipFamilies": [], "ipFamilyPolicy": null})),
+            Ok(json!([["IPv6", "IPv4"], "RequireDualStack"]))
+        );
         assert_eq!(changed(json!({"ipFamilyPolicy": "SingleStack"})), Ok(json!([["IPv6"], "SingleStack"])));
         let held = changed(json!({"ipFamilies": ["IPv4"]}));
         assert_eq!(

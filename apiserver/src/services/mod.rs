@@ -93,7 +93,8 @@ async fn fill(
         }
         let shared = if old.is_none() && given == 0 { plan::sibling_port(new, index) } else { None };
         let wanted = shared.map_or(given, i64::from);
-        let known = |port: &u16| held.contains(&Claim::Port(*port)) || taken.contains(&Claim::Port(*port));
+        let had = |port: &u16| old.is_some_and(|old| plan::node_ports(old).any(|own| own == i64::from(*port)));
+        let known = |port: &u16| had(port) || taken.contains(&Claim::Port(*port));
         let port = match u16::try_from(wanted).ok().filter(|port| *port != 0).filter(known) {
             Some(port) => port,
             None => {

@@ -43,10 +43,17 @@ pub fn takes_outsiders(service: &Value) -> bool {
     matches!(ty(service), "NodePort" | "LoadBalancer") || ty(service) == "ClusterIP" && addressed()
 }
 
-/// Indices of the ports that want a node port.
+/// Node ports that ports tell.
+pub fn node_ports(service: &Value) -> impl Iterator<Item = i64> + '_ {
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    ports.map(|port| port["nodePort"].as_i64().unwrap_or(0))
+}
+
+/// Indices of the ports that want a node port: all, or those that say which where no others are allotted.
 pub fn ports_in_need(service: &Value) -> Vec<usize> {
-    let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
-    if is_exposed(service) { (0..count).collect() } else { Vec::new() }
+    let (all, told) = (is_exposed(service), is_balanced(service));
+    let wants = |port: &i64| all || told && *port != 0;
+    node_ports(service).enumerate().filter(|(_, port)| wants(port)).map(|(index, _)| index).collect()
 }
 
 /// Wants a port on which nodes tell load balancers whether they have endpoints.

@@ -41,12 +41,6 @@ fn keep_addresses(spec: &mut Value, before: &Value) {
     if items(spec, "clusterIPs").is_empty() && at(spec, "clusterIP") == at(before, "clusterIP") {
         restore(spec, before, "clusterIPs");
     }
-    if items(spec, "ipFamilies").is_empty() {
-        restore(spec, before, "ipFamilies");
-    }
-    if at(spec, "ipFamilyPolicy").is_null() {
-        restore(spec, before, "ipFamilyPolicy");
-    }
 }
 
 /// The two forms of a Service's address: where one was changed and the other left, the other follows.
@@ -126,8 +120,7 @@ mod tests {
     fn what_is_left_out_stays() {
         let old = json!({"type": "NodePort", "clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"], "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack", "ports": [{"name": "a", "port": 80, "nodePort": 30001}, {"name": "b", "port": 81, "nodePort": 30002}]});
-        let bare = json!({"clusterIP": "", "clusterIPs": null, "ipFamilies": [], "ipFamilyPolicy": null});
-        assert_eq!(updated(&old, bare), old);
+        assert_eq!(updated(&old, json!({"clusterIP": "", "clusterIPs": null})), old);
         // By name, unless another has taken the number.
         let ports = updated(&old, json!({"ports": [{"name": "b", "port": 80}, {"name": "c", "port": 81}]}));
         assert_eq!(ports["ports"][0]["nodePort"], 30002);

@@ -61,6 +61,7 @@ fn is_set(field: &Field, value: &Value) -> bool {
         Value::Null => false,
         Value::String(text) => field.pointer || !text.is_empty(),
         Value::Number(number) => field.pointer || number.as_f64() != Some(0.0),
+        Value::Array(items) => !items.is_empty(),
         _ => true,
     }
 }

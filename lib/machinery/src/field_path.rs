@@ -151,6 +151,25 @@ fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
+/// Sources of volumes whose fields have other names in upstream's internal structs.
+const RENAMED: [(&str, &str, &str); 6] = [
+    ("rbd", "monitors", "cephMonitors"),
+    ("rbd", "image", "rbdImage"),
+    ("rbd", "pool", "rbdPool"),
+    ("rbd", "user", "radosUser"),
+    ("glusterfs", "endpoints", "endpointsName"),
+    ("azureDisk", "diskURI", "dataDiskURI"),
+];
+
+fn renamed(source: &str, value: &Value) -> Value {
+    let Value::Object(fields) = internal(value) else { return value.clone() };
+    let name = |name: String| {
+        let row = RENAMED.iter().find(|(of, given, _)| *of == source && *given == name);
+        row.map_or(name, |(_, _, shown)| (*shown).to_owned())
+    };
+    fields.into_iter().map(|(field, value)| (name(field), value)).collect()
+}
+
 /// A value as upstream's internal structs show it: an embedded object has its metadata's fields among its own, and no
 /// version and kind.
 fn internal(value: &Value) -> Value {
@@ -164,6 +183,9 @@ fn internal(value: &Value) -> Value {
                 match (name.as_str(), value) {
                     ("metadata", Value::Object(metadata)) => out.extend(metadata.clone()),
                     ("apiVersion" | "kind", _) if embeds && typed => {}
+                    ("rbd" | "glusterfs" | "azureDisk", Value::Object(_)) => {
+                        out.insert(name.clone(), renamed(name, value));
+                    }
                     ("fieldsV1", Value::String(text)) => {
                         out.insert(name.clone(), serde_json::from_str(text).unwrap_or_default());
                     }
@@ -366,12 +388,14 @@ mod tests {
         let claim = json!([{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "v"}}]);
         let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "a"});
         let account = json!({"serviceAccount": "a", "serviceAccountName": "a"});
+        let volume = json!({"rbd": {"image": "i", "fsType": "x"}});
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"volumeClaim": claim}});
         let shown = |value: Value| FieldError::new(Fault::Invalid, &Path::root(), value, "no").body();
         assert_eq!(
             shown(template),
             r#"Invalid value: {"labels":{"a":"b"},"spec":{"volumeClaim":[{"spec":{"volumeName":"v"}}]}}: no"#
         );
+        assert_eq!(shown(volume), r#"Invalid value: {"rbd":{"fsType":"x","rbdImage":"i"}}: no"#);
         assert_eq!(shown(account), r#"Invalid value: {"deprecatedServiceAccount":"a","serviceAccountName":"a"}: no"#);
         assert_eq!(shown(reference), r#"Invalid value: {"apiVersion":"v1","kind":"Pod","name":"a"}: no"#);
     }

@@ -38,6 +38,10 @@ fn rules(errors: &mut ErrorList, role: &Value, namespaced: bool) {
             }
         }
     }
+}
+
+/// Rules that allow nothing.
+fn verbless(errors: &mut ErrorList, role: &Value) {
     for (index, _) in items(role, "rules").iter().enumerate().filter(|(_, rule)| items(rule, "verbs").is_empty()) {
         errors.required(&Path::new("rules").index(index).child("verbs"), "");
     }
@@ -68,6 +72,7 @@ fn aggregation(errors: &mut ErrorList, role: &Value) {
 pub fn role(_context: &Context<'_>, role: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     rules(&mut errors, role, true);
+    verbless(&mut errors, role);
     errors
 }
 
@@ -81,6 +86,7 @@ pub fn cluster_role(_context: &Context<'_>, role: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     rules(&mut errors, role, false);
     aggregation(&mut errors, role);
+    verbless(&mut errors, role);
     errors
 }
 

@@ -34,7 +34,7 @@ pub fn attachment_update(context: &Context<'_>, new: &Value, old: &Value) -> Err
     }
     status(&mut errors, at(new, "status"), &Path::new("status"));
     if context.subresource.is_none() && at(new, "spec") != at(old, "spec") {
-        errors.invalid(&Path::new("spec"), Value::Null, IMMUTABLE);
+        errors.push(FieldError::new(Fault::Invalid, &Path::new("spec"), Value::Null, IMMUTABLE).shown_as("null"));
     }
     errors
 }

@@ -335,8 +335,8 @@ fn toleration(faults: &mut Faults, toleration: &Value, path: &Path) {
 
 fn status(faults: &mut Faults, new: &Value, old: &Value) {
     let (status, path) = (at(new, "status"), Path::new("status"));
-    users(faults, status, &path.child("reservedFor"));
     allocated(faults, status, &path.child("devices"));
+    users(faults, status, &path.child("reservedFor"));
     let before = at(old, "status.allocation");
     let allocation = at(status, "allocation");
     let of_allocation = path.child("allocation");

@@ -25,7 +25,10 @@ const SHORTEST_PERIOD: i64 = 10;
 /// StorageClass.
 pub fn storage_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    qualified_lowercase(&mut errors, &Path::new("provisioner"), text(class, "provisioner"));
+    let unnamed = text(class, "provisioner").is_empty();
+    if !unnamed {
+        qualified_lowercase(&mut errors, &Path::new("provisioner"), text(class, "provisioner"));
+    }
     parameters(&mut errors, class, true);
     let policies = ["Delete", "Retain"];
     one_of(&mut errors, &Path::new("reclaimPolicy"), text(class, "reclaimPolicy"), &policies);
@@ -36,13 +39,16 @@ pub fn storage_class(_context: &Context<'_>, class: &Value) -> ErrorList {
         one_of(&mut errors, &mode, text(class, "volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
     }
     topologies(&mut errors, class);
+    if unnamed {
+        errors.required(&Path::new("provisioner"), "");
+    }
     errors
 }
 
 /// An update of a StorageClass: how volumes are made stays.
 pub fn storage_class_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = storage_class(context, new);
-    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+    for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
         if at(new, field) != at(old, field) {
             // Shown as nothing, whatever it is.
             let fault = FieldError::new(Fault::Invalid, &Path::new(field), Value::Null, IMMUTABLE);

@@ -1,7 +1,7 @@
 //! Errors of APIServices, RuntimeClasses and IngressClasses.
 
 use base64::Engine;
-use pintle_machinery::field_path::{ErrorList, Path};
+use pintle_machinery::field_path::{ErrorList, Fault, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
@@ -172,7 +172,8 @@ fn parameters(errors: &mut ErrorList, parameters: &Value, path: &Path) {
     if parameters.is_null() {
         return;
     }
-    reference(errors, parameters, path);
+    let (lacking, wrong) = references(parameters, path);
+    errors.extend(wrong);
     let namespace = text(parameters, "namespace");
     let scope = text(parameters, "scope");
     let namespaced = has(parameters, "namespace");
@@ -187,6 +188,15 @@ fn parameters(errors: &mut ErrorList, parameters: &Value, path: &Path) {
         "Cluster" => {}
         other => errors.not_supported(&path.child("scope"), other, &["Cluster", "Namespace"]),
     }
+    errors.extend(lacking);
+}
+
+/// What a reference lacks, and what else is wrong with it.
+fn references(parameters: &Value, path: &Path) -> (ErrorList, ErrorList) {
+    let mut errors = ErrorList::new();
+    reference(&mut errors, parameters, path);
+    let (lacking, wrong): (Vec<_>, Vec<_>) = errors.into_iter().partition(|error| error.fault == Fault::Required);
+    (lacking.into_iter().collect(), wrong.into_iter().collect())
 }
 
 /// A reference to an object in the same namespace: group, kind and name.

@@ -35,7 +35,7 @@ pub fn class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let mut faults = Faults { told: errors, ..Faults::default() };
     claims::configurations(&mut faults, items(spec, "config"), None, &path.child("config"));
     if has(spec, "extendedResourceName") {
-        extended_name(&mut faults.told, text(spec, "extendedResourceName"), &path.child("extendedResourceName"));
+        extended_name(&mut faults.declared, text(spec, "extendedResourceName"), &path.child("extendedResourceName"));
     }
     faults.all()
 }

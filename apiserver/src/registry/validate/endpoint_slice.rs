@@ -21,33 +21,42 @@ const HINTS: usize = 8;
 /// EndpointSlice.
 pub fn create(_context: &Context<'_>, slice: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    let ty = text(slice, "addressType");
-    match ty {
-        "" => errors.required(&Path::new("addressType"), ""),
-        ty => one_of(&mut errors, &Path::new("addressType"), ty, &["FQDN", "IPv4", "IPv6"]),
-    }
-    let all = items(slice, "endpoints");
-    if all.len() > ENDPOINTS {
-        errors.too_many(&Path::new("endpoints"), all.len(), ENDPOINTS);
-    } else {
-        for (index, item) in all.iter().enumerate() {
-            endpoint(&mut errors, item, ty, &Path::new("endpoints").index(index));
-        }
-    }
     ports(&mut errors, items(slice, "ports"), &Path::new("ports"));
+    all(&mut errors, slice);
+    address_type(&mut errors, slice);
     errors
 }
 
-/// An update of an EndpointSlice: the type of its addresses stays.
-pub fn update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
-    let mut kept = ErrorList::new();
-    if new["addressType"] != old["addressType"] {
-        kept.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
+/// An update of an EndpointSlice: the type of its addresses stays. Endpoints that stay as they are are not looked at.
+pub fn update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    address_type(&mut errors, new);
+    ports(&mut errors, items(new, "ports"), &Path::new("ports"));
+    if items(new, "endpoints") != items(old, "endpoints") {
+        all(&mut errors, new);
     }
-    // What is wrong with the type itself is told before.
-    let (own, others): (Vec<_>, Vec<_>) =
-        create(context, new).into_iter().partition(|error| error.field == "addressType");
-    own.into_iter().chain(kept).chain(others).collect()
+    if new["addressType"] != old["addressType"] {
+        errors.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
+    }
+    errors
+}
+
+fn address_type(errors: &mut ErrorList, slice: &Value) {
+    let path = Path::new("addressType");
+    match text(slice, "addressType") {
+        "" => errors.required(&path, ""),
+        ty => one_of(errors, &path, ty, &["FQDN", "IPv4", "IPv6"]),
+    }
+}
+
+fn all(errors: &mut ErrorList, slice: &Value) {
+    let (ty, all, path) = (text(slice, "addressType"), items(slice, "endpoints"), Path::new("endpoints"));
+    if all.len() > ENDPOINTS {
+        return errors.too_many(&path, all.len(), ENDPOINTS);
+    }
+    for (index, item) in all.iter().enumerate() {
+        endpoint(errors, item, ty, &path.index(index));
+    }
 }
 
 /// Endpoints.
@@ -139,7 +148,7 @@ fn endpoint(errors: &mut ErrorList, endpoint: &Value, ty: &str, path: &Path) {
             let path = of_addresses.index(index);
             match ty {
                 "IPv4" | "IPv6" => ip(errors, address, ty, &of_addresses, &path),
-                "FQDN" => errors.invalid_each(&path, address, names::dns1123_subdomain(address)),
+                "FQDN" => domain(errors, address, &path),
                 _ => {}
             }
         }
@@ -158,6 +167,15 @@ fn endpoint(errors: &mut ErrorList, endpoint: &Value, ty: &str, path: &Path) {
     ] {
         hints(errors, items(&endpoint["hints"], field), check, &path.child("hints").child(field));
     }
+}
+
+/// A full name of a machine.
+fn domain(errors: &mut ErrorList, name: &str, path: &Path) {
+    let faults = names::dns1123_subdomain(name);
+    if faults.is_empty() && !name.contains('.') {
+        errors.invalid(path, name, "should be a domain with at least two segments separated by dots");
+    }
+    errors.invalid_each(path, name, faults);
 }
 
 fn hints(errors: &mut ErrorList, hints: &[Value], check: fn(&str) -> Vec<String>, path: &Path) {

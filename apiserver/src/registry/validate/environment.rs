@@ -115,7 +115,7 @@ fn source(errors: &mut ErrorList, variable: &Value, path: &Path, volumes: &HashS
             let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
             errors.invalid(path, "", detail);
         }
-        1 if !text(variable, "value").is_empty() => {
+        _ if !text(variable, "value").is_empty() => {
             errors.invalid(path, "", "may not be specified when `value` is not empty");
         }
         1 => {}

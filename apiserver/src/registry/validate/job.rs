@@ -87,6 +87,9 @@ fn any_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         "maxFailedIndexes",
     ];
     not_negative(errors, spec, path, &counts);
+    if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
+        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
     let manager = text(spec, "managedBy");
     if has(spec, "managedBy") {
         let path = path.child("managedBy");
@@ -112,9 +115,6 @@ fn any_spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
         }
         failed_indexes(errors, spec, path);
     }
-    if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
-        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
-    }
     if !indexed {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|field| has(spec, field)) {
             errors.invalid(&path.child(field), at(spec, field).clone(), "requires indexed completion mode");
@@ -134,7 +134,7 @@ fn failed_indexes(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let failed = number(spec, "maxFailedIndexes");
     let of_failed = path.child("maxFailedIndexes");
     if let Some(failed) = failed {
-        if failed > all {
+        if failed > all && has(spec, "completions") {
             errors.invalid(&of_failed, failed, "must be less than or equal to completions");
         }
         if failed > MOST_PARALLEL {
@@ -352,7 +352,8 @@ pub fn job_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList 
         unchanged(&mut errors, &path.child("completions"), completions, at(old, "spec.completions"));
     }
     unchanged(&mut errors, &path.child("selector"), at(new, "spec.selector"), at(old, "spec.selector"));
-    let suspended = at(old, "spec.suspend") == &Value::Bool(true) && !has(old, "status.startTime");
+    let idle = !has(old, "status.startTime") && int(old, "status.active") == 0;
+    let suspended = at(old, "spec.suspend") == &Value::Bool(true) && idle;
     let path_of = path.child("template");
     if !suspended {
         unchanged(&mut errors, &path_of, at(new, "spec.template"), at(old, "spec.template"));
@@ -371,9 +372,10 @@ pub fn job_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList 
 /// What stays of the pods of a Job that is suspended: where they may run and what they get may change.
 fn fixed(job: &Value) -> Value {
     let mut spec = at(job, "spec.template.spec").clone();
-    for field in ["affinity", "nodeSelector", "tolerations", "schedulingGates"] {
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
         remove(&mut spec, field);
     }
+    super::placement::without_nodes(&mut spec);
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             remove(container, "resources");

@@ -108,30 +108,38 @@ pub fn cluster_addresses(service: &Value) -> ErrorList {
     if has(spec, "ipFamilyPolicy") {
         one_of(errors, &of_policy, policy, &["PreferDualStack", "RequireDualStack", "SingleStack"]);
     }
-    let given: Vec<&str> = match (all.is_empty(), first.is_empty()) {
-        (true, false) => vec![first],
-        _ => all.iter().map(|address| address.as_str().unwrap_or_default()).collect(),
-    };
-    for (index, address) in given.into_iter().enumerate().filter(|(_, address)| *address != "None") {
-        let path = of_addresses.index(index);
-        match (ip_fault(address), families.get(index).and_then(Value::as_str)) {
-            (Some(fault), _) => errors.invalid(&path, address, fault),
-            (None, Some(family @ ("IPv4" | "IPv6"))) if address.contains(':') != (family == "IPv6") => {
-                let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
-                errors.invalid(&path, address, detail);
+    let given: Vec<&str> = all.iter().map(|address| address.as_str().unwrap_or_default()).collect();
+    let mut wrong = false;
+    for (index, address) in given.iter().enumerate() {
+        if index == 0 && *address == "None" {
+            if given.len() > 1 {
+                errors.invalid(&of_addresses, all.to_vec(), "'None' must be the first and only value");
+                wrong = true;
             }
-            _ => {}
+            continue;
+        }
+        if let Some(fault) = ip_fault(address) {
+            errors.invalid(&of_addresses.index(index), *address, fault);
+            wrong = true;
         }
     }
-    if all.len() > MOST {
+    if given.len() > MOST {
         errors.invalid(&of_addresses, all.to_vec(), "may only hold up to 2 values");
     }
-    let ips: Vec<std::net::IpAddr> = all.iter().filter_map(|address| address.as_str()?.parse().ok()).collect();
-    if all.len() == MOST && ips.len() == MOST && ips[0].is_ipv4() == ips[1].is_ipv4() {
+    if wrong {
+        return list;
+    }
+    let is_v6 = |address: &&str| address.contains(':');
+    if given.len() > 1 && given.iter().all(is_v6) == given.iter().any(is_v6) {
         errors.invalid(&of_addresses, all.to_vec(), "may specify no more than one IP for each IP family");
     }
-    if all.len() > 1 && all.iter().any(|address| address == "None") {
-        errors.invalid(&of_addresses, all.to_vec(), "'None' must be the first and only value");
+    for (index, address) in given.into_iter().enumerate().filter(|(_, address)| *address != "None") {
+        if let Some(family @ ("IPv4" | "IPv6")) = families.get(index).and_then(Value::as_str)
+            && is_v6(&address) != (family == "IPv6")
+        {
+            let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+            errors.invalid(&of_addresses.index(index), address, detail);
+        }
     }
     list
 }
@@ -158,9 +166,10 @@ fn external_addresses(errors: &mut ErrorList, addresses: &[Value], path: &Path) 
     }
 }
 
+const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+
 /// What only load balancers have.
 fn balancer(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
-    const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
     let balanced = ty == "LoadBalancer";
     let ranges = items(spec, "loadBalancerSourceRanges");
     // The capital is upstream's.
@@ -177,11 +186,15 @@ fn balancer(errors: &mut ErrorList, spec: &Value, ty: &str, path: &Path) {
     if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
         errors.forbidden(&path.child("allocateLoadBalancerNodePorts"), ONLY);
     }
+    balancer_class(errors, spec);
+}
+
+fn balancer_class(errors: &mut ErrorList, spec: &Value) {
     if has(spec, "loadBalancerClass") {
-        let (path, class) = (path.child("loadBalancerClass"), text(spec, "loadBalancerClass"));
-        match balanced {
-            true => errors.invalid_each(&path, class, names::qualified(class)),
-            false => errors.forbidden(&path, ONLY),
+        let (path, class) = (Path::new("spec").child("loadBalancerClass"), text(spec, "loadBalancerClass"));
+        match text(spec, "type") {
+            "LoadBalancer" => errors.invalid_each(&path, class, names::qualified(class)),
+            _ => errors.forbidden(&path, ONLY),
         }
     }
 }
@@ -296,6 +309,7 @@ pub fn service_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorL
         let path = Path::new("spec").child("loadBalancerClass");
         errors.invalid(&path, class.clone(), "may not change once set");
     }
+    balancer_class(&mut errors, at(new, "spec"));
     let check = "spec.healthCheckNodePort";
     if both(services::needs_health_port) && at(new, check) != at(old, check) {
         errors.forbidden(&Path::new(check), IMMUTABLE);

@@ -24,6 +24,7 @@ pub fn create(_context: &Context<'_>, pod: &Value) -> ErrorList {
     if !items(pod, "spec.ephemeralContainers").is_empty() {
         errors.forbidden(&Path::new("spec").child("ephemeralContainers"), "cannot be set on create");
     }
+    placement::gated_node(&mut errors, at(pod, "spec"), &Path::new("spec"));
     errors
 }
 
@@ -151,7 +152,6 @@ fn spec(errors: &mut ErrorList, spec: &Value, path: &Path) {
     security::users(errors, spec, path);
     host_name(errors, spec, path);
     named(errors, spec, path, &["serviceAccountName", "nodeName"], names::dns1123_subdomain);
-    placement::gated_node(errors, spec, path);
     if let Some(seconds) = number(spec, "activeDeadlineSeconds").filter(|seconds| !(1..=MAX).contains(seconds)) {
         let detail = format!("must be between 1 and {MAX}, inclusive");
         errors.invalid(&path.child("activeDeadlineSeconds"), seconds, detail);

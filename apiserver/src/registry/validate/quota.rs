@@ -73,7 +73,7 @@ fn spec(errors: &mut ErrorList, spec: &Value) {
 /// Scopes are about the resources that the server itself knows.
 fn suits(scope: &str, resource: &str) -> bool {
     match scope {
-        _ if resource.contains('/') => true,
+        _ if !Name(resource).is_quota_standard() => true,
         "BestEffort" => resource == "pods",
         "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
         _ => resource == "pods" || COMPUTE.contains(&resource),

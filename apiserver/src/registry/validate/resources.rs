@@ -41,7 +41,8 @@ impl Name<'_> {
         self.0.starts_with("hugepages-")
     }
 
-    fn is_quota_standard(self) -> bool {
+    /// The server counts it itself.
+    pub fn is_quota_standard(self) -> bool {
         OF_CONTAINERS.contains(&self.0)
             || WHOLE.contains(&self.0)
             || OF_QUOTAS.contains(&self.0)

@@ -76,7 +76,7 @@ pub fn pod(errors: &mut ErrorList, spec: &Value, path: &Path) {
             errors.invalid(&own.child("supplementalGroups").index(index), id, ID);
         }
     }
-    sysctls(errors, context, &own.child("sysctls"));
+    sysctls(errors, spec, &own.child("sysctls"));
     choices(errors, context, &own, &[("fsGroupChangePolicy", &["Always", "OnRootMismatch"])]);
     profile(errors, context, &own, SECCOMP);
     windows(errors, at(context, "windowsOptions"), &own.child("windowsOptions"));
@@ -127,9 +127,18 @@ fn choices(errors: &mut ErrorList, holder: &Value, path: &Path, fields: &[(&str,
     }
 }
 
-fn sysctls(errors: &mut ErrorList, context: &Value, path: &Path) {
+/// Parameters of the kernel that are told by their beginnings, and the field that makes them the host's.
+const OF_HOST: [(&str, &str); 5] = [
+    ("net.", "hostNetwork"),
+    ("kernel.shm", "hostIPC"),
+    ("kernel.msg", "hostIPC"),
+    ("kernel.sem", "hostIPC"),
+    ("fs.mqueue.", "hostIPC"),
+];
+
+fn sysctls(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let mut seen = HashSet::new();
-    for (index, sysctl) in items(context, "sysctls").iter().enumerate() {
+    for (index, sysctl) in items(spec, "securityContext.sysctls").iter().enumerate() {
         let path = path.index(index).child("name");
         let name = text(sysctl, "name");
         if name.is_empty() {
@@ -138,6 +147,11 @@ fn sysctls(errors: &mut ErrorList, context: &Value, path: &Path) {
             errors.invalid(&path, name, SYSCTL);
         } else if !seen.insert(name) {
             errors.duplicate(&path, name);
+        }
+        let dotted = name.replace('/', ".");
+        let host = OF_HOST.iter().find(|(start, field)| dotted.starts_with(start) && flag(spec, field));
+        if let Some((_, field)) = host {
+            errors.invalid(&path, name, format!("may not be specified when '{field}' is true"));
         }
     }
 }

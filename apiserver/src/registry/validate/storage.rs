@@ -36,7 +36,7 @@ pub fn modes(errors: &mut ErrorList, spec: &Value, path: &Path, empty: &str) {
     for mode in given.iter().filter_map(Value::as_str) {
         one_of(errors, &path, mode, &MODES);
     }
-    if given.len() > 1 && given.iter().any(|mode| mode == ALONE) {
+    if given.iter().any(|mode| mode == ALONE) && given.iter().any(|mode| mode != ALONE) {
         errors.forbidden(&path, format!("may not use {ALONE} with other access modes"));
     }
 }
@@ -294,6 +294,9 @@ pub fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
             super::volumes::source(errors, field, source, path, Holder::Persistent);
             match field {
                 "csi" => super::volumes::persistent_csi(errors, source, &path.child(field)),
+                "glusterfs" if has(source, "endpointsNamespace") => {
+                    endpoints_namespace(errors, text(source, "endpointsNamespace"), &path.child(field));
+                }
                 "local" if !has(spec, "nodeAffinity") => {
                     errors.required(&path.child("nodeAffinity"), "Local volume requires node affinity");
                 }
@@ -308,6 +311,15 @@ pub fn one_source(errors: &mut ErrorList, spec: &Value, path: &Path) {
         } else {
             errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
         }
+    }
+}
+
+fn endpoints_namespace(errors: &mut ErrorList, namespace: &str, path: &Path) {
+    let path = path.child("endpointsNamespace");
+    match namespace {
+        "" => errors.invalid(&path, "", "if the endpointnamespace is set, it must be a valid namespace name"),
+        dotted if dotted.contains('.') => errors.invalid(&path, dotted, "must not contain dots"),
+        name => errors.invalid_each(&path, name, names::dns1123_label(name)),
     }
 }
 

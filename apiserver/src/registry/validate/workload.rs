@@ -394,12 +394,12 @@ pub fn budget(_context: &Context<'_>, budget: &Value) -> ErrorList {
         count_or_percent(&mut errors, at(spec, field), &path.child(field));
         not_above_all(&mut errors, at(spec, field), &path.child(field));
     }
+    label_selector(&mut errors, &path.child("selector"), at(spec, "selector"));
     if has(spec, "unhealthyPodEvictionPolicy") {
         let policy = text(spec, "unhealthyPodEvictionPolicy");
         let path = path.child("unhealthyPodEvictionPolicy");
         super::one_of(&mut errors, &path, policy, &["AlwaysAllow", "IfHealthyBudget"]);
     }
-    label_selector(&mut errors, &path.child("selector"), at(spec, "selector"));
     errors
 }
 

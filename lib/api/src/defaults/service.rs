@@ -9,7 +9,10 @@ use super::{items, object, set, set_text, text};
 pub fn apply(top: &mut Object) {
     let Some(spec) = object(top, "spec") else { return };
     if text(spec, "sessionAffinity") == "ClientIP" {
-        set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+        let told = |config: &Value| !config["clientIP"]["timeoutSeconds"].is_null();
+        if !spec.get("sessionAffinityConfig").is_some_and(told) {
+            spec.insert("sessionAffinityConfig".to_owned(), json!({"clientIP": {"timeoutSeconds": 10800}}));
+        }
     } else {
         spec.remove("sessionAffinityConfig");
     }

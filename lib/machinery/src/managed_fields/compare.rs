@@ -217,6 +217,8 @@ pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &F
         let below = owned.map_or(&nothing, |node| &node.children);
         match (node.member, owned) {
             (true, None) => None,
+            // Of an item of a list it takes more than to own a part of it.
+            (true, Some(node)) if !node.member && !element.starts_with("f:") => None,
             (true, Some(_)) if shape.divides(child) => Some(keep(shape, child, below, &node.children, parts.keys())),
             (true, Some(_)) => Some(child.clone()),
             (false, _) => Some(prune(shape, child, &node.children, below)).filter(|left| !emptied(child, left)),

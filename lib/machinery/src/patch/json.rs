@@ -50,12 +50,27 @@ fn step(document: &mut Value, operation: &Value) -> Option<()> {
     }
 }
 
-/// Where a patch copies or moves something: (from, to).
+/// Where a patch copies or moves something as it stands: (from, to). What a path of it went through before does not.
 pub fn moves(patch: &[u8]) -> Vec<(String, String)> {
     let operations = parse(patch).unwrap_or_default();
     let text = |operation: &Value, name: &str| operation.get(name).and_then(Value::as_str).map(str::to_owned);
-    let operations = operations.as_array().into_iter().flatten();
-    operations.filter_map(|operation| Some((text(operation, "from")?, text(operation, "path")?))).collect()
+    let mut touched: Vec<String> = Vec::new();
+    let mut moves = Vec::new();
+    for operation in operations.as_array().into_iter().flatten() {
+        let (Some(path), from) = (text(operation, "path"), text(operation, "from")) else { continue };
+        if let Some(from) = from {
+            touched.push(path.clone());
+            let through = |place: &String| place.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/'));
+            let read = |place: &String| *place == from;
+            if !touched.iter().any(through) && !touched[..touched.len() - 1].iter().any(read) {
+                moves.push((from.clone(), path));
+            }
+            touched.push(from);
+        } else {
+            touched.push(path);
+        }
+    }
+    moves
 }
 
 /// The decoded segments of a pointer that isn't the root.
@@ -147,6 +162,15 @@ fn remove(document: &mut Value, path: &[String]) -> Option<Value> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_a_path_went_through_does_not_move_as_it_stands() {
+        let moved = |patch: Value| moves(patch.to_string().as_bytes());
+        let copy = |from: &str, to: &str| json!({"op": "copy", "from": from, "path": to});
+        let place = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(moved(json!([copy("/a/b", "/c"), copy("/a", "/d")])), [place("/a/b", "/c")]);
+        assert_eq!(moved(json!([copy("/a", "/a/b/c"), copy("/ab", "/c")])), [place("/ab", "/c")]);
+    }
 
     #[test]
     fn operations() {

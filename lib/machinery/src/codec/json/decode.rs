@@ -142,6 +142,7 @@ impl<'a> Reader<'a> {
                 let read = canonical(target.ty, &text);
                 Value::String(self.checked(target.ty, read))
             }
+            (Type::Bytes, Form::Array) => Value::String(scalar::encode_base64(&self.bytes(target)?)),
             (Type::Union(id), _) => return self.union(target, self.schema.get(*id), form),
             _ => {
                 self.mismatch(target, form)?;
@@ -215,6 +216,32 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
+    /// Bytes as a list of numbers, as Go reads them too.
+    fn bytes(&mut self, target: Target<'a>) -> Read<Vec<u8>> {
+        self.scanner.enter()?;
+        let mut bytes = Vec::new();
+        while self.scanner.item(bytes.is_empty())? {
+            self.path.push(Step::Index(bytes.len()));
+            let byte = match self.scanner.form()? {
+                Form::Number => {
+                    let text = self.scanner.number()?;
+                    let byte = text.parse::<u8>();
+                    byte.inspect_err(|_| self.mistyped(target, &format!("number {text}"), "uint8")).unwrap_or(0)
+                }
+                form => {
+                    self.scanner.skip()?;
+                    if form != Form::Null {
+                        self.mistyped(target, form.name(), "uint8");
+                    }
+                    0
+                }
+            };
+            self.path.pop();
+            bytes.push(byte);
+        }
+        Ok(bytes)
+    }
+
     /// One of a union's fields, chosen by the value's form.
     fn union(&mut self, target: Target<'a>, ty: &'a StructType, form: Form) -> Read<Option<Value>> {
         let fits = |field: &&Field| {
@@ -240,6 +267,15 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong_type(&mut self, target: Target<'a>, found: &str) {
+        let wanted = match target.ty {
+            Type::Time | Type::MicroTime | Type::Duration => "string",
+            Type::IntOrString => "int32",
+            _ => target.field.go_type(target.depth),
+        };
+        self.mistyped(target, found, wanted);
+    }
+
+    fn mistyped(&mut self, target: Target<'a>, found: &str, wanted: &str) {
         if self.fault(target.ty).is_some() {
             return;
         }
@@ -257,11 +293,6 @@ impl<'a> Reader<'a> {
             }
             message.push_str(&field.json);
         }
-        let wanted = match target.ty {
-            Type::Time | Type::MicroTime | Type::Duration => "string",
-            Type::IntOrString => "int32",
-            _ => target.field.go_type(target.depth),
-        };
         let _ = write!(message, " of type {wanted}");
         *self.fault(target.ty) = Some(message);
     }

@@ -65,6 +65,11 @@ fn what_a_patch_moved_stands_as_it_stood() {
 }
 
 #[test]
+fn bytes_may_be_a_list() {
+    assert_eq!(read(r#"{"spec":{"data":[1,null,2]}}"#).unwrap().value["spec"]["data"], "AQAC");
+}
+
+#[test]
 fn what_a_type_reads_itself_is_told_first() {
     for (text, wanted) in [
         (r#"{"spec":[],"made":1}"#, "json: cannot unmarshal number into Go struct field Thing.made of type string"),
@@ -96,6 +101,8 @@ fn wrong_types() {
         (r#"{"spec":{"labels":{"a":1}}}"#, "number into Go struct field Spec.spec.labels of type string"),
         (r#"{"spec":{"either":true}}"#, "bool into Go struct field Spec.spec.either of type int32"),
         (r#"{"made":1}"#, "number into Go struct field Thing.made of type string"),
+        (r#"{"spec":{"data":["x"]}}"#, "string into Go struct field Spec.spec.data of type uint8"),
+        (r#"{"spec":{"data":[300]}}"#, "number 300 into Go struct field Spec.spec.data of type uint8"),
     ] {
         let error = read(text).unwrap_err();
         assert_eq!(error, DecodeError::Type(format!("json: cannot unmarshal {wanted}")), "{text}");
