@@ -1,5 +1,7 @@
 //! Field ownership as the verbs need it: who set which field, kept in `metadata.managedFields`.
 
+use std::borrow::Cow;
+
 use pintle_machinery::managed_fields::{self, Write};
 use pintle_machinery::schema::{Schema, StructType};
 use pintle_machinery::status::ApiError;
@@ -44,11 +46,11 @@ pub fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Result<Value,
     let api_version = call.resource.api_version();
     let reset = reset_fields(call);
     let live = match old {
-        Some(old) => old.clone(),
+        Some(old) => Cow::Borrowed(old),
         None => {
             let mut zero = managed_fields::zero(schema, ty);
             meta::set(&mut zero, "name", json!(meta::text(applied, "name")));
-            zero
+            Cow::Owned(zero)
         }
     };
     let mut new = managed_fields::apply(

@@ -191,6 +191,7 @@ fn not_json(first: u8) -> String {
 impl ListOptions {
     /// Reads and checks the parameters of a list.
     pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
+        check_seconds(query)?;
         check_match(query, false)?;
         let limit = match query.text("limit") {
             Some(text) => text.parse::<i64>().map_err(|_| go_parse_error("ParseInt", text))?,
@@ -233,6 +234,7 @@ pub struct WatchOptions {
 impl WatchOptions {
     /// Reads and checks the parameters of a watch.
     pub fn parse(query: &Query, resource: &Resource) -> Result<Self, ApiError> {
+        check_seconds(query)?;
         check_match(query, true)?;
         let revision = revision(query)
             .map_err(|text| ApiError::Other(Box::new(pintle_machinery::status::Status::failure(500, "", text))))?;
@@ -246,6 +248,14 @@ impl WatchOptions {
 }
 
 /// `resourceVersionMatch` and `sendInitialEvents` are only allowed in some company.
+/// A number that is none is told before all else.
+fn check_seconds(query: &Query) -> Result<(), ApiError> {
+    match query.text("timeoutSeconds").filter(|text| text.parse::<i64>().is_err()) {
+        Some(text) => Err(go_parse_error("ParseInt", text)),
+        None => Ok(()),
+    }
+}
+
 fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
     let mut errors = ErrorList::new();
     let path = Path::new("resourceVersionMatch");

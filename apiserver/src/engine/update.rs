@@ -1,7 +1,9 @@
 //! The update verb (PUT), for resources and for the subresources that are views of the whole object.
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use pintle_machinery::status::ApiError;
+use serde_json::Value;
 
 use super::modify::{self, Ownership, Written};
 use super::{Answer, Call, create, meta, present};
@@ -10,8 +12,7 @@ use crate::codec;
 /// PUT of an object.
 pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let dry_run = call.dry_run()?;
-    let mut object = codec::decode_body(call, body)?;
-    meta::check_namespace(&mut object, &call.info.namespace, call.resource.namespaced)?;
+    let object = given(call, body)?;
     let name = meta::text(&object, "name");
     if name.is_empty() {
         return Err(nameless(call));
@@ -22,15 +23,25 @@ pub async fn update(call: &Call, body: &[u8]) -> Answer {
     let Some(current) = modify::current(call).await? else {
         return create_instead(call, object, dry_run).await;
     };
-    let make = |old: &serde_json::Value| {
+    let uid = meta::text(&object, "uid").to_owned();
+    // It is rarely wanted more than once.
+    let object = Mutex::new(Some(object));
+    let make = |old: &Value| {
         let known = meta::text(old, "uid");
-        match meta::text(&object, "uid") {
-            uid if uid.is_empty() || uid == known => Ok(object.clone()),
-            uid => Err(other_object(call, uid, known, dry_run)),
+        if !uid.is_empty() && uid != known {
+            return Err(other_object(call, &uid, known, dry_run));
         }
+        object.lock().take().map_or_else(|| given(call, body), Ok)
     };
     let written = modify::modify_from(call, current, &make, Ownership::Update, dry_run).await?;
     answer(call, &written)
+}
+
+/// The object in the body, in the namespace of the path.
+fn given(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let mut object = codec::decode_body(call, body)?;
+    meta::check_namespace(&mut object, &call.info.namespace, call.resource.namespaced)?;
+    Ok(object)
 }
 
 /// A body must name its object.
@@ -58,7 +69,7 @@ fn other_name(call: &Call, name: &str) -> ApiError {
     ApiError::BadRequest(message)
 }
 
-async fn create_instead(call: &Call, object: serde_json::Value, dry_run: bool) -> Answer {
+async fn create_instead(call: &Call, object: Value, dry_run: bool) -> Answer {
     if !call.resource.rules.created_by_update || !call.info.subresource.is_empty() {
         return Err(call.not_found());
     }
