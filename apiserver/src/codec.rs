@@ -71,7 +71,7 @@ pub fn decode_applied(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
     let body = body.map_err(ApiError::BadRequest)?;
     if let Some(custom) = &call.resource.custom {
         let (meta, decoded) =
-            (type_meta(&body.body, body.encoding, &custom.kind.kind)?, object::applied(custom, &body.body));
+            (type_meta(&body.body, body.encoding, &custom.kind.kind)?, object::applied(&body.body));
         object::check_version(custom, &meta)?;
         let mut decoded = decoded.map_err(ApiError::BadRequest)?;
         decoded.strict_errors.splice(0..0, body.duplicates);

@@ -42,12 +42,10 @@ pub fn check_version(custom: &Custom, meta: &TypeMeta) -> Result<(), ApiError> {
     )))
 }
 
-/// A configuration that is applied: what the schema does not know is left for apply to refuse.
-pub fn applied(custom: &Custom, body: &[u8]) -> Result<Decoded, String> {
+/// A configuration that is applied: what the schema does not know, in metadata too, is left for apply to refuse.
+pub fn applied(body: &[u8]) -> Result<Decoded, String> {
     let read = json::parse_free(body).map_err(|error| error.to_string())?;
-    let (mut value, strict_errors) = (read.value, read.strict_errors);
-    metadata(custom, true, &custom.node, "", &mut value, &mut Vec::new())?;
-    Ok(Decoded { value, strict_errors })
+    Ok(Decoded { value: read.value, strict_errors: read.strict_errors })
 }
 
 /// `Widget in version "v1" cannot be handled as a Widget: …`

@@ -120,7 +120,7 @@ fn shown(object: &Value) -> Value {
 
 /// Asks one hook. `None`: the request is none of its; else the patch that it wants, if any.
 async fn ask(call: &Call, hook: &Hook, subject: &Subject<'_>) -> Result<Option<Option<Vec<u8>>>, ApiError> {
-    if !rules::concern(&call.state, hook, subject)? {
+    if !rules::concern(&call.state, hook, subject).await? {
         return Ok(None);
     }
     if subject.dry_run && hook.side_effects {

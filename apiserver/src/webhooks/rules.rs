@@ -1,5 +1,7 @@
 //! Which requests a webhook is for.
 
+use std::sync::Arc;
+
 use pintle_machinery::selector::label;
 use pintle_machinery::status::ApiError;
 use serde_json::Value;
@@ -57,7 +59,7 @@ fn names(pattern: &str, resource: &str, subresource: &str) -> bool {
 }
 
 /// The request is for the hook to judge.
-pub fn concern(state: &State, hook: &Hook, subject: &Subject<'_>) -> Result<bool, ApiError> {
+pub async fn concern(state: &Arc<State>, hook: &Hook, subject: &Subject<'_>) -> Result<bool, ApiError> {
     let other_version = |rule: &Rule| {
         let served = state.served();
         let versions = served.resources.iter().filter(|one| one.group == subject.group && one.name == subject.resource);
@@ -68,27 +70,25 @@ pub fn concern(state: &State, hook: &Hook, subject: &Subject<'_>) -> Result<bool
         .rules
         .iter()
         .any(|rule| rule.concerns(subject, subject.version) || (hook.equivalent && other_version(rule)));
-    if !ruled || !namespace_fits(state, hook, subject) || !labels_fit(&hook.objects, subject) {
+    if !ruled || !namespace_fits(state, hook, subject).await? || !labels_fit(&hook.objects, subject) {
         return Ok(false);
     }
     conditions_hold(hook, subject)
 }
 
 /// The labels of the object's namespace fit; those of a namespace are its own. What is in no namespace always fits.
-fn namespace_fits(state: &State, hook: &Hook, subject: &Subject<'_>) -> bool {
+async fn namespace_fits(state: &Arc<State>, hook: &Hook, subject: &Subject<'_>) -> Result<bool, ApiError> {
     if hook.namespaces.is_everything() {
-        return true;
+        return Ok(true);
     }
     if subject.group.is_empty() && subject.resource == "namespaces" {
-        return labels_fit(&hook.namespaces, subject);
+        return Ok(labels_fit(&hook.namespaces, subject));
     }
     if !subject.namespaced {
-        return true;
+        return Ok(true);
     }
-    match internal::cached(state, Address::new("", "namespaces", "", subject.namespace)) {
-        Some(namespace) => hook.namespaces.matches(&namespace["metadata"]["labels"].as_object()),
-        None => true,
-    }
+    let namespace = internal::known(state, Address::new("", "namespaces", "", subject.namespace)).await?;
+    Ok(namespace.is_none_or(|namespace| hook.namespaces.matches(&namespace["metadata"]["labels"].as_object())))
 }
 
 /// The labels of the object, as it is or as it was, fit.
