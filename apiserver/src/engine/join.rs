@@ -16,8 +16,8 @@ use crate::registry::Rules;
 
 /// Answers smaller than this are sent in one piece with their length.
 const ONE_PIECE: usize = 128 * 1024;
-/// Size of the parts of larger ones.
-const PART: usize = 64 * 1024;
+/// Size of the parts of larger ones. With each the connection's task is woken, on another core perhaps.
+const PART: usize = 128 * 1024;
 
 /// What an item of the list is.
 #[derive(Debug, Clone, Copy)]

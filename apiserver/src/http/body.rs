@@ -1,8 +1,5 @@
 //! Response and request bodies.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http_body::Frame;
@@ -36,31 +33,7 @@ pub fn empty() -> Body {
 
 /// A body whose parts are made when the client takes them.
 pub fn stream(parts: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-    fallible(Pieces { parts: Box::pin(parts), rest: Bytes::new() }.map(Ok))
-}
-
-/// With the head of its HTTP/2 frame, a piece of this size is just one TLS record.
-const PIECE: usize = 16 * 1024 - 9;
-
-/// Parts in pieces.
-struct Pieces<S> {
-    parts: Pin<Box<S>>,
-    rest: Bytes,
-}
-
-impl<S: Stream<Item = Bytes>> Stream for Pieces<S> {
-    type Item = Bytes;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.rest.is_empty() {
-            match ready!(self.parts.as_mut().poll_next(context)) {
-                Some(part) => self.rest = part,
-                None => return Poll::Ready(None),
-            }
-        }
-        let size = self.rest.len().min(PIECE);
-        Poll::Ready(Some(self.rest.split_to(size)))
-    }
+    fallible(parts.map(Ok))
 }
 
 /// The same of parts that may not come.

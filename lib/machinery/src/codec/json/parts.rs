@@ -17,14 +17,14 @@ pub trait Place: Copy {
 
 /// Reads what is wanted from this place on. What is not wanted has to be well-formed. `known` is where some value is, if that is known.
 pub fn parse_parts(bytes: &[u8], place: impl Place, known: Range<usize>) -> Result<Value, DecodeError> {
-    let mut scanner = Scanner::knowing(bytes, known);
+    let mut scanner = Scanner::passing(bytes, known);
     let value = read(&mut scanner, place).and_then(|value| scanner.end().map(|()| value));
     value.map_err(DecodeError::Syntax)
 }
 
 /// Where an object ends that begins at `from` in well-formed JSON, and where one of its fields has its value.
 pub fn spans(bytes: &[u8], from: usize, field: &str) -> Option<(usize, Range<usize>)> {
-    let mut scanner = Scanner::new(bytes.get(from..)?);
+    let mut scanner = Scanner::passing(bytes.get(from..)?, 0..0);
     let mut found = from..from;
     if scanner.form().ok()? != Form::Object {
         return None;

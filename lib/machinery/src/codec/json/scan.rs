@@ -64,9 +64,9 @@ impl<'a> Scanner<'a> {
         Scanner { bytes, text: std::str::from_utf8(bytes).ok(), at: 0, depth: 0, known: 0..0 }
     }
 
-    /// The same, where it is known that one value is just this part.
-    pub fn knowing(bytes: &'a [u8], known: Range<usize>) -> Self {
-        Scanner { known, ..Self::new(bytes) }
+    /// Over well-formed bytes of which little is looked at; it may be known that one value is just this part.
+    pub fn passing(bytes: &'a [u8], known: Range<usize>) -> Self {
+        Scanner { bytes, text: None, at: 0, depth: 0, known }
     }
 
     fn space(&mut self) {
