@@ -36,8 +36,10 @@ pub struct Subject<'a> {
     pub object: Option<&'a Value>,
     /// What it was.
     pub old: Option<&'a Value>,
-    user: Value,
-    options: Value,
+    /// Who asks.
+    pub user: Value,
+    /// The options of the request, as an object.
+    pub options: Value,
 }
 
 impl<'a> Subject<'a> {
