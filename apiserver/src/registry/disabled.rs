@@ -126,7 +126,7 @@ mod tests {
     fn what_is_off_goes_unless_it_was_there() {
         let stopped = json!({"lifecycle": {"stopSignal": "SIGTERM"}});
         let mut container = stopped.clone();
-        super::drop(&Gates::default(), &[("", "lifecycle.stopSignal")], &mut container, None);
+        drop(&Gates::default(), &[("", "lifecycle.stopSignal")], &mut container, None);
         assert_eq!(container, json!({}));
         let object = json!({"a": 1, "b": {"c": 2}, "d": [{"e": 3, "f": 4}, {}]});
         let paths = ["a", "b.c", "d[].e", "x.y", "b.c.z", "b{}.c"].map(|path| ("", path));
