@@ -1,11 +1,12 @@
 //! Objects in and out: the schema's codecs with the API server's rules about kinds, strictness and wording.
 
 use std::borrow::Cow;
+use std::num::IntErrorKind;
 
 use bytes::Bytes;
 use pintle_machinery::codec::{DecodeError, EncodeError, TypeMeta, cbor, json, protobuf, yaml};
 use pintle_machinery::schema::{Schema, StructType};
-use pintle_machinery::status::ApiError;
+use pintle_machinery::status::{ApiError, quoted};
 use pintle_store::Revision;
 use serde_json::Value;
 
@@ -70,8 +71,7 @@ pub fn decode_applied(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
     };
     let body = body.map_err(ApiError::BadRequest)?;
     if let Some(custom) = &call.resource.custom {
-        let (meta, decoded) =
-            (type_meta(&body.body, body.encoding, &custom.kind.kind)?, object::applied(&body.body));
+        let (meta, decoded) = (type_meta(&body.body, body.encoding, &custom.kind.kind)?, object::applied(&body.body));
         object::check_version(custom, &meta)?;
         let mut decoded = decoded.map_err(ApiError::BadRequest)?;
         decoded.strict_errors.splice(0..0, body.duplicates);
@@ -105,11 +105,26 @@ fn decode_readable(call: &Call, body: Readable<'_>, expected: GroupVersion<'_>, 
     decoded.strict_errors.splice(0..0, duplicates);
     tell_strict(call, &decoded.strict_errors, handled)?;
     let mut value = decoded.value;
+    daemon_generation(kind, &value).map_err(handled)?;
     if let Some(map) = value.as_object_mut() {
         map.insert("kind".into(), kind.into());
         map.insert("apiVersion".into(), api_version(expected).into());
     }
     Ok(value)
+}
+
+/// Which generation a DaemonSet's template is of is told in an annotation, as a number.
+pub fn daemon_generation(kind: &str, object: &Value) -> Result<(), String> {
+    let annotation = &object["metadata"]["annotations"]["deprecated.daemonset.template.generation"];
+    let Some(told) = annotation.as_str().filter(|_| kind == "DaemonSet") else { return Ok(()) };
+    let unread = |fault: std::num::ParseIntError| {
+        let why = match fault.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.ParseInt: parsing {}: {why}", quoted(told))
+    };
+    told.parse::<i64>().map(drop).map_err(unread)
 }
 
 /// A custom object: JSON by the definition's schema.
@@ -291,6 +306,11 @@ pub fn complete(call: &Call, object: &mut Value) {
     defaults(schema, resource.served(), &resource.kind, object);
     let now = pintle_machinery::time::format(call.now);
     pintle_api::defaults::set_times(&resource.group, &resource.kind, object, &now);
+    // This version tells some of its fields in annotations too.
+    if resource.served() == ("autoscaling", "v1") {
+        crate::conversion::convert(object, resource.served(), resource.stored());
+        crate::conversion::convert(object, resource.stored(), resource.served());
+    }
     normalize(schema, object);
 }
 

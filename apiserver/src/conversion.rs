@@ -1,6 +1,7 @@
 //! Kinds that are served in more than one version or group but stored once: the few conversions between their forms.
 
 mod devices;
+mod metrics;
 
 use serde_json::{Map, Value, json};
 
@@ -81,24 +82,22 @@ fn autoscaler_to_v1(object: &mut Value) {
             }
         }
         if !others.is_empty() {
-            annotations.insert(METRICS.into(), Value::String(Value::Array(others).to_string()));
+            annotations.insert(METRICS.into(), Value::String(metrics::told(&others, metrics::Side::Target)));
         }
         if let Some(behavior) = spec.remove("behavior") {
             annotations.insert(BEHAVIOR.into(), Value::String(behavior.to_string()));
         }
     }
     if let Some(status) = object["status"].as_object_mut() {
-        let mut others = Vec::new();
-        for metric in status.remove("currentMetrics").and_then(into_list).unwrap_or_default() {
+        let all = status.remove("currentMetrics").and_then(into_list).unwrap_or_default();
+        for metric in &all {
             let current = &metric["resource"]["current"]["averageUtilization"];
             if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && !current.is_null() {
                 status.insert("currentCPUUtilizationPercentage".into(), current.clone());
-            } else {
-                others.push(metric);
             }
         }
-        if !others.is_empty() {
-            annotations.insert(CURRENT.into(), Value::String(Value::Array(others).to_string()));
+        if !all.is_empty() {
+            annotations.insert(CURRENT.into(), Value::String(metrics::told(&all, metrics::Side::Current)));
         }
         if let Some(conditions) = status.remove("conditions") {
             annotations.insert(CONDITIONS.into(), Value::String(conditions.to_string()));
@@ -128,6 +127,7 @@ fn autoscaler_to_v2(object: &mut Value) {
     if let Some(spec) = object["spec"].as_object_mut() {
         let mut all = metrics.and_then(into_list).unwrap_or_default();
         all.retain(|metric| !is_cpu_utilization(metric, "targetAverageUtilization"));
+        all.iter_mut().for_each(|metric| metrics::read(metric, metrics::Side::Target));
         if let Some(target) = spec.remove("targetCPUUtilizationPercentage") {
             let target = json!({"type": "Utilization", "averageUtilization": target});
             all.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
@@ -141,12 +141,19 @@ fn autoscaler_to_v2(object: &mut Value) {
     }
     if let Some(status) = object["status"].as_object_mut() {
         let mut all = current.and_then(into_list).unwrap_or_default();
-        if let Some(value) = status.remove("currentCPUUtilizationPercentage") {
-            all.insert(
-                0,
-                json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": value}}}),
-            );
+        let utilization = status.remove("currentCPUUtilizationPercentage");
+        let known = all.iter_mut().find(|metric| is_cpu_utilization(metric, "currentAverageUtilization"));
+        match (known, utilization) {
+            (Some(metric), Some(value)) => metric["resource"]["currentAverageUtilization"] = value,
+            (None, Some(value)) => {
+                all.insert(
+                    0,
+                    json!({"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": value}}),
+                );
+            }
+            (_, None) => {}
         }
+        all.iter_mut().for_each(|metric| metrics::read(metric, metrics::Side::Current));
         if !all.is_empty() {
             status.insert("currentMetrics".into(), Value::Array(all));
         }
@@ -191,6 +198,21 @@ mod tests {
         let v2 = object.clone();
         convert(&mut object, ("autoscaling", "v2"), ("autoscaling", "v1"));
         assert_eq!(object["spec"], v1["spec"]);
+        convert(&mut object, ("autoscaling", "v1"), ("autoscaling", "v2"));
+        assert_eq!(object, v2);
+    }
+
+    #[test]
+    fn what_is_measured_is_told_in_an_annotation() {
+        let mut object = json!({"metadata": {}, "status": {"currentCPUUtilizationPercentage": 80}});
+        convert(&mut object, ("autoscaling", "v1"), ("autoscaling", "v2"));
+        let v2 = object.clone();
+        convert(&mut object, ("autoscaling", "v2"), ("autoscaling", "v1"));
+        let told = r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":80,"currentAverageValue":"0"}}]"#;
+        assert_eq!(
+            (&object["metadata"]["annotations"][CURRENT], &object["status"]["currentCPUUtilizationPercentage"]),
+            (&json!(told), &json!(80))
+        );
         convert(&mut object, ("autoscaling", "v1"), ("autoscaling", "v2"));
         assert_eq!(object, v2);
     }

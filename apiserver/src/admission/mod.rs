@@ -166,6 +166,7 @@ pub async fn validate(
         limits::validate(call, operation, new)?;
         podsecurity::validate(call, operation, new, old).await?;
         match (call.resource.name.as_str(), old) {
+            ("pods", None) if main => pods::overhead(call, new)?,
             ("priorityclasses", _) => pods::only_default(call, new)?,
             ("persistentvolumeclaims", Some(old)) if main => storage::check_resize(call, new, old)?,
             ("resourceclaims" | "resourceclaimtemplates", None) => storage::check_admin_access(call, new)?,

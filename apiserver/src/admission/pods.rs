@@ -95,13 +95,23 @@ pub fn tolerations(pod: &mut Value) {
     pod["spec"]["tolerations"] = json!(list);
 }
 
+const NO_OVERHEAD: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+
+/// RuntimeClass: without a class there is no overhead. A pod that is not valid is told so before.
+pub fn overhead(call: &Call, pod: &Value) -> Result<(), ApiError> {
+    let spec = &pod["spec"];
+    if spec["runtimeClassName"].is_string() || spec["overhead"].is_null() {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(&call.group_resource(), meta::text(pod, "name"), NO_OVERHEAD))
+}
+
 /// RuntimeClass: the named class must be there; its overhead and scheduling become the pod's.
 pub fn runtime_class(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     let pod_name = meta::text(pod, "name").to_owned();
     let forbidden = |message: String| ApiError::forbidden(&call.group_resource(), &pod_name, message);
-    let without = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
     let Some(name) = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned) else {
-        return if pod["spec"]["overhead"].is_null() { Ok(()) } else { Err(forbidden(without.into())) };
+        return Ok(());
     };
     let at = Address::new("node.k8s.io", "runtimeclasses", "", &name);
     let class = internal::cached(&call.state, at)
@@ -113,7 +123,7 @@ pub fn runtime_class(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
         }
         pod["spec"]["overhead"] = overhead;
     } else if !pod["spec"]["overhead"].is_null() {
-        return Err(forbidden(without.into()));
+        return Err(forbidden(NO_OVERHEAD.into()));
     }
     if let Some(selector) = class["scheduling"]["nodeSelector"].as_object() {
         for (key, value) in selector {

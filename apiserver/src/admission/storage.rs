@@ -47,11 +47,13 @@ pub fn check_admin_access(call: &Call, claim: &Value) -> Result<(), ApiError> {
     use pintle_machinery::field_path::{ErrorList, Path};
     const DETAIL: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing \
                           namespace";
-    let (spec, path) = match call.resource.name.as_str() {
-        "resourceclaims" => (&claim["spec"], Path::new("spec")),
-        "resourceclaimtemplates" => (&claim["spec"]["spec"], Path::new("spec").child("spec")),
+    // A template's faults are told as if they were in a claim.
+    let spec = match call.resource.name.as_str() {
+        "resourceclaims" => &claim["spec"],
+        "resourceclaimtemplates" => &claim["spec"]["spec"],
         _ => return Ok(()),
     };
+    let path = Path::new("spec");
     let mut errors = ErrorList::new();
     for (index, request) in spec["devices"]["requests"].as_array().into_iter().flatten().enumerate() {
         if request["exactly"]["adminAccess"] == true {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::modify::{self, Ownership, Written};
 use super::update::answer;
 use super::{Answer, Call, create, meta};
-use crate::codec::tell_strict;
+use crate::codec::{daemon_generation, tell_strict};
 use crate::custom::object;
 use crate::http::negotiate::{self, Encoding, Encodings};
 use crate::managed;
@@ -176,6 +176,10 @@ fn reread(call: &Call, (old, moves): (&Value, &[(String, String)]), mut new: Val
         decoded = json::decode(schema, ty, &bytes).map_err(|error| refused(error.to_string()))?;
     }
     tell_strict(call, &decoded.strict_errors, refused)?;
+    if let Err(why) = daemon_generation(&call.resource.kind, &decoded.value) {
+        let strategic = negotiate::content_type(&call.headers).contains("strategic");
+        return Err(if strategic { ApiError::Other(Box::new(Status::failure(500, "", why))) } else { refused(why) });
+    }
     put_unchanged(&mut decoded.value, unchanged);
     Ok(decoded.value)
 }

@@ -249,6 +249,7 @@ pub static TABLE: &[(&str, &str, Rules)] = &[
         "resourcequotas",
         Rules {
             validate_create: Some(validate::quota::quota),
+            warnings: Some(validate::warnings::quota),
             validate_update: Some(validate::quota::quota_update),
             ..shown(columns::RESOURCEQUOTAS, cells::resourcequotas)
         },

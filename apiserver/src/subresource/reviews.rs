@@ -12,6 +12,7 @@ pub fn answer(call: &Call, body: &[u8]) -> Answer {
     let mut review = codec::decode_body(call, body)?;
     meta::check_namespace(&mut review, &call.info.namespace, call.resource.namespaced)?;
     meta::wipe(&mut review);
+    meta::single_owners(call, &mut review);
     codec::complete(call, &mut review);
     managed::on_create(call, &mut review)?;
     let (auth, user) = (&call.state.auth, &call.user);

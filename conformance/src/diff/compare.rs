@@ -1,11 +1,13 @@
 //! Two answers to one request: what is different, and of which class.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::scrub;
+use super::scrub::{self, pattern};
 use super::wire::{Answer, Request, Status};
 
 /// Classes in the order of their weight: the first that applies is the request's.
@@ -217,11 +219,29 @@ fn failures(upstream: &Value, ours: &Value) -> Vec<Difference> {
     found
 }
 
-/// Faults as they come; conflicts with other managers upstream takes from a map.
+/// Fields whose faults upstream takes from a map: told the same twice it answers in one order and in another. What they
+/// have in common is the group.
+static BY_CHANCE: LazyLock<Regex> = LazyLock::new(|| {
+    let (amounts, limits) = (r"(?:spec|status)\.(?:hard|used)", r"spec\.limits\[\d+\]");
+    let (devices, metrics) = (r"spec\.devices\[\d+\]\.(?:attributes|capacity)", r"spec\.metrics\[\d+\]");
+    let types = "resource|pods|object|external|containerResource";
+    pattern(&format!(r"^(?:({amounts}|{devices})\[|({limits})\.\w+\[|({metrics})\.(?:{types})$)"))
+});
+
+/// Faults as they come; conflicts with other managers upstream takes from a map, and so the faults of some fields.
 fn in_order(status: &Value) -> Value {
     let mut causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
     if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
         causes.sort_by_key(Value::to_string);
+    }
+    let field = |cause: &Value| cause["field"].as_str().unwrap_or_default().to_owned();
+    let group = |cause: &Value| {
+        let field = field(cause);
+        let found = BY_CHANCE.captures(&field)?;
+        found.iter().skip(1).flatten().next().map(|group| group.as_str().to_owned())
+    };
+    for run in causes.chunk_by_mut(|a, b| group(a).is_some() && group(a) == group(b)) {
+        run.sort_by_key(field);
     }
     Value::Array(causes)
 }
@@ -331,6 +351,17 @@ mod tests {
         assert_eq!(of(failure("x", &["a"]), failure("y", &["b"])), Some(Class::Causes));
         let listed = |fields: &[&str]| failure(&format!("Kind \"x\" is invalid: {fields:?}"), fields);
         assert_eq!(of(listed(&["a", "b"]), listed(&["b", "a"])), Some(Class::Order));
+        // What upstream takes from a map has no order; what is beside it has.
+        let (a, b) = ("spec.hard[a]", "spec.hard[b]");
+        assert_eq!(of(listed(&[a, a, b, "c"]), listed(&[b, a, a, "c"])), None);
+        assert_eq!(of(listed(&[a, "c", b]), listed(&[b, "c", a])), Some(Class::Order));
+        assert_eq!(
+            of(
+                listed(&["spec.containers[0].a", "spec.containers[0].b"]),
+                listed(&["spec.containers[0].b", "spec.containers[0].a"])
+            ),
+            Some(Class::Order)
+        );
         let body = |fields: &[&str]| answer(422, &listed(fields));
         let paths: Vec<String> =
             all(&body(&["a", "b"]), &body(&["b", "c"]), "").into_iter().map(|difference| difference.path).collect();

@@ -66,7 +66,12 @@ fn object(map: &mut Map<String, Value>, sent: &str) {
         && name.starts_with(&prefix)
         && name.len() == prefix.len() + 5
     {
-        *name = format!("{prefix}<generated>");
+        let made = std::mem::replace(name, format!("{prefix}<generated>"));
+        // A namespace has its name in a label too.
+        let label = map.get_mut("labels").and_then(|labels| labels.get_mut("kubernetes.io/metadata.name"));
+        if let Some(label) = label.filter(|label| **label == made) {
+            *label = format!("{prefix}<generated>").into();
+        }
     }
     for (key, item) in map.iter_mut() {
         match (key.as_str(), &mut *item) {

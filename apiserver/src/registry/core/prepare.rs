@@ -80,7 +80,7 @@ fn sources(claim: &mut Value, old: Option<&Value>) {
     // The old field knows claims and snapshots only; data from another namespace is behind a gate.
     let source = (text(spec, "dataSource.apiGroup"), text(spec, "dataSource.kind"));
     let known = matches!(source, ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"));
-    if !known && old.is_none() {
+    if !known && !had("dataSource") && at(spec, "dataSourceRef").is_null() {
         remove(spec, "dataSource");
     }
     if !text(spec, "dataSourceRef.namespace").is_empty() && !had("dataSourceRef") {
@@ -145,10 +145,11 @@ pub fn definition_create(_context: &Context<'_>, definition: &mut Value) {
 
 /// The version that a definition's objects are stored in from now on is one of those that may be in the store.
 pub fn definition_update(context: &Context<'_>, new: &mut Value, _old: &Value) {
-    if context.subresource.is_some() {
+    let mut stored = items(new, "status.storedVersions").to_vec();
+    // A status that tells none has that in which objects are stored.
+    if context.subresource.is_some() && !stored.is_empty() {
         return;
     }
-    let mut stored = items(new, "status.storedVersions").to_vec();
     let storage = items(new, "spec.versions").iter().find(|version| version["storage"] == true);
     if let Some(name) = storage.map(|version| version["name"].clone()).filter(|name| !stored.contains(name)) {
         stored.push(name);

@@ -172,8 +172,9 @@ pub fn range_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorLis
             errors.invalid(&path.index(index), after.clone(), IMMUTABLE);
         }
     }
-    if errors.is_empty() {
-        return range(context, new);
+    // A second range is looked at, and then the first once more.
+    if errors.is_empty() || after.len() > before.len() {
+        errors.extend(range(context, new));
     }
     errors
 }

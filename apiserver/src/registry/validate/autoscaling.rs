@@ -28,9 +28,6 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
     let path = Path::new("spec");
     let spec = at(autoscaler, "spec");
     let (min, max) = (number(spec, "minReplicas"), int(spec, "maxReplicas"));
-    if let Some(min) = min.filter(|min| *min < 0) {
-        errors.invalid(&path.child("minReplicas"), min, NOT_NEGATIVE);
-    }
     if min.is_some_and(|min| max < min) {
         errors.invalid(&path.child("maxReplicas"), max, "must be greater than or equal to `minReplicas`");
     }
@@ -41,6 +38,9 @@ pub fn autoscaler(_context: &Context<'_>, autoscaler: &Value) -> ErrorList {
         if let Some(rules) = rules {
             scaling(&mut errors, rules, &path.child("behavior").child(direction));
         }
+    }
+    if let Some(min) = min.filter(|min| *min < 0) {
+        errors.invalid(&path.child("minReplicas"), min, NOT_NEGATIVE);
     }
     match max {
         0 => errors.required(&path.child("maxReplicas"), ""),

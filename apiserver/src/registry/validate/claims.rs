@@ -191,13 +191,13 @@ pub fn configurations(faults: &mut Faults, list: &[Value], requests: Option<&Has
 
 /// The name of a driver, as claims tell it.
 fn driver(errors: &mut ErrorList, name: &str, path: &Path) {
-    match name.len() {
-        0 => errors.required(path, ""),
-        length if length > DRIVER => {
-            let detail = format!("may not be more than {DRIVER} characters");
-            errors.push(FieldError::new(Fault::TooLong, path, Value::Null, detail));
-        }
-        _ => errors.invalid_each(path, name, caseless_subdomain(name)),
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    errors.invalid_each(path, name, caseless_subdomain(name));
+    if name.len() > DRIVER {
+        let detail = format!("may not be more than {DRIVER} characters");
+        errors.push(FieldError::new(Fault::TooLong, path, Value::Null, detail));
     }
 }
 
@@ -249,7 +249,13 @@ fn request(faults: &mut Faults, request: &Value, path: &Path) {
     let alternatives = items(request, "firstAvailable");
     match (has(request, "exactly"), alternatives.is_empty()) {
         (false, true) => faults.told.required(path, ONE),
-        (true, false) => faults.told.invalid(path, Value::Null, format!("{ONE}, but multiple fields are set")),
+        (true, false) => {
+            faults.told.invalid(path, Value::Null, format!("{ONE}, but multiple fields are set"));
+            for (index, alternative) in alternatives.iter().enumerate().take(ALTERNATIVES) {
+                let path = path.child("firstAvailable").index(index);
+                class(&mut faults.declared, alternative, &path);
+            }
+        }
         (true, true) => {
             let (exactly, path) = (at(request, "exactly"), path.child("exactly"));
             class(&mut faults.told, exactly, &path);

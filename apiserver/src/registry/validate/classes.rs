@@ -293,9 +293,9 @@ pub fn node_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList
 /// CSIStorageCapacity.
 pub fn capacity(_context: &Context<'_>, capacity: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    label_selector(&mut errors, &Path::new("nodeTopology"), at(capacity, "nodeTopology"));
     let class = text(capacity, "storageClassName");
     errors.invalid_each(&Path::new("storageClassName"), class, names::dns1123_subdomain(class));
-    label_selector(&mut errors, &Path::new("nodeTopology"), at(capacity, "nodeTopology"));
     if let Some(amount) = quantity(at(capacity, "capacity")).filter(|amount| amount.sign() < 0) {
         errors.invalid(&Path::new("capacity"), amount.to_string(), NOT_NEGATIVE);
     }

@@ -6,7 +6,7 @@ use pintle_machinery::names;
 use serde_json::Value;
 
 use super::resources::Name;
-use super::{IMMUTABLE, labels, one_of};
+use super::{IMMUTABLE, in_bytes, labels, one_of};
 use crate::registry::Context;
 use crate::registry::names::path_segment;
 use crate::registry::value::{at, entries, flag, has, int, items, number, text};
@@ -94,7 +94,7 @@ pub fn runtime_class(_context: &Context<'_>, class: &Value) -> ErrorList {
     let path = Path::new("handler");
     match text(class, "handler") {
         "" => errors.required(&path, ""),
-        handler => errors.invalid_each(&path, handler, names::dns1123_label(handler)),
+        handler => errors.invalid_each(&path, handler, in_bytes(names::dns1123_label(handler))),
     }
     errors
 }

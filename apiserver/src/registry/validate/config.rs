@@ -240,12 +240,12 @@ pub fn pod_template_update(context: &Context<'_>, new: &Value, _old: &Value) -> 
 /// ControllerRevision.
 pub fn revision(_context: &Context<'_>, revision: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    super::not_negative(&mut errors, revision, &Path::root(), &["revision"]);
     match at(revision, "data") {
         Value::Null => errors.required(&Path::new("data"), "data is mandatory"),
         Value::Object(_) => {}
         _ => errors.required(&Path::new("data"), "data must be a valid JSON object"),
     }
-    super::not_negative(&mut errors, revision, &Path::root(), &["revision"]);
     errors
 }
 

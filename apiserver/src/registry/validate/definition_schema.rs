@@ -71,6 +71,14 @@ fn shape(errors: &mut ErrorList, schema: &Value, path: &Path) {
             one_of(errors, &path.child(field), word, known);
         }
     }
+    if has(schema, "x-kubernetes-list-type") {
+        let (detail, path) = ("must be array if x-kubernetes-list-type is specified", path.child("type"));
+        match text(schema, "type") {
+            "array" => {}
+            "" => errors.required(&path, detail),
+            ty => errors.invalid(&path, ty, detail),
+        }
+    }
     list_keys(errors, schema, path);
     for (schema, _, path) in below(schema, path) {
         shape(errors, schema, &path);
@@ -79,10 +87,17 @@ fn shape(errors: &mut ErrorList, schema: &Value, path: &Path) {
 }
 
 fn list_keys(errors: &mut ErrorList, schema: &Value, path: &Path) {
+    let keys = items(schema, "x-kubernetes-list-map-keys");
     if schema["x-kubernetes-list-type"] != "map" {
-        return;
+        let (detail, path) =
+            ("must be map if x-kubernetes-list-map-keys is non-empty", path.child("x-kubernetes-list-type"));
+        return match text(schema, "x-kubernetes-list-type") {
+            _ if keys.is_empty() => {}
+            "" => errors.required(&path, detail),
+            ty => errors.invalid(&path, ty, detail),
+        };
     }
-    let (keys, path) = (items(schema, "x-kubernetes-list-map-keys"), path.child("x-kubernetes-list-map-keys"));
+    let path = path.child("x-kubernetes-list-map-keys");
     let known = |key: &Value| key.as_str().is_some_and(|key| schema["items"]["properties"].get(key).is_some());
     if keys.is_empty() {
         errors.required(&path, "must not be empty if x-kubernetes-list-type is map");
@@ -160,7 +175,7 @@ fn structure(errors: &mut ErrorList, schema: &Value, place: Place, path: &Path) 
 /// The schema at a path like `.spec.color`.
 pub fn find<'a>(schema: &'a Value, place: &str) -> Result<&'a Value, String> {
     if !place.starts_with(['.', '[']) {
-        return Err(format!("expected [ or . but got: {place}"));
+        return Err(format!("expected [ or . but got: {}", place.split(['.', '[']).next().unwrap_or_default()));
     }
     if place.contains('[') {
         return Err("array notation is not allowed".to_owned());
@@ -188,6 +203,14 @@ mod tests {
             (
                 json!({"type": "x"}),
                 ".type: Unsupported value: \"x\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
+            ),
+            (
+                json!({"x-kubernetes-int-or-string": true, "x-kubernetes-list-type": "set"}),
+                ".type: Required value: must be array if x-kubernetes-list-type is specified",
+            ),
+            (
+                json!({"type": "string", "x-kubernetes-list-map-keys": ["a"]}),
+                ".x-kubernetes-list-type: Required value: must be map if x-kubernetes-list-map-keys is non-empty",
             ),
             (json!({"type": "string", "id": "x"}), ".id: Forbidden: id is not supported"),
             (

@@ -15,6 +15,9 @@ const COLUMNS: &str = "boolean,date,integer,number,string";
 const FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
 const APPROVED: &str = "api-approved.kubernetes.io";
 
+/// Names that every definition has.
+const NAMES: [&str; 4] = ["plural", "singular", "kind", "listKind"];
+
 /// CustomResourceDefinition.
 pub fn definition(_context: &Context<'_>, definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
@@ -46,10 +49,7 @@ pub fn definition_name(definition: &Value, name: &str, is_prefix: bool) -> Vec<S
 pub fn definition_update(context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     if context.subresource.is_some() {
-        // A status that says nothing of it is let through.
-        if has(new, "status.storedVersions") {
-            stored(&mut errors, new);
-        }
+        accepted(&mut errors, at(new, "status.acceptedNames"), &Path::new("status").child("acceptedNames"));
         return errors;
     }
     spec(&mut errors, at(new, "spec"));
@@ -130,10 +130,10 @@ fn spec(errors: &mut ErrorList, spec: &Value) {
         errors.invalid_each(&path.child("version"), name, names::dns1035_label(name));
     }
     unique(errors, spec, versions, &path.child("versions"));
+    kinds(errors, at(spec, "names"), &path.child("names"));
     for field in SHARED.into_iter().filter(|field| shared(versions, field)) {
         part(errors, &versions[0], field, &path, true);
     }
-    kinds(errors, at(spec, "names"), &path.child("names"));
     conversion(errors, at(spec, "conversion"), &path.child("conversion"));
 }
 
@@ -174,7 +174,14 @@ fn part(errors: &mut ErrorList, version: &Value, field: &str, path: &Path, of_al
             let schema = at(version, "schema.openAPIV3Schema");
             let holder = path.child(if of_all { "validation" } else { "schema" });
             if !schema.is_null() {
-                definition_schema::root(errors, schema, &holder.child("openAPIV3Schema"));
+                let path = holder.child("openAPIV3Schema");
+                let ty = text(schema, "type");
+                if has(version, "subresources.status") && !matches!(ty, "" | "object") {
+                    let detail = "only \"object\" is allowed as the type at the root of the schema if the status \
+                                  subresource is enabled";
+                    errors.invalid(&path.child("type"), ty, detail);
+                }
+                definition_schema::root(errors, schema, &path);
             }
         }
         "subresources" => subresources(errors, at(version, "subresources"), &path.child("subresources")),
@@ -308,18 +315,43 @@ fn unique(errors: &mut ErrorList, spec: &Value, versions: &[Value], path: &Path)
 }
 
 fn kinds(errors: &mut ErrorList, own: &Value, path: &Path) {
-    for field in ["plural", "singular", "kind", "listKind"] {
-        let (name, path) = (text(own, field), path.child(field));
-        match field {
-            _ if name.is_empty() => errors.required(&path, ""),
-            "plural" | "singular" => errors.invalid_each(&path, name, names::dns1035_label(name)),
-            _ => mixed_case(errors, name, &path),
+    for field in NAMES {
+        match text(own, field) {
+            "" => errors.required(&path.child(field), ""),
+            name => one_name(errors, field, name, path),
         }
     }
+    same_kinds(errors, own, path);
+    further_names(errors, own, path);
+}
+
+/// Names that a status accepts: those that are told.
+fn accepted(errors: &mut ErrorList, own: &Value, path: &Path) {
+    for field in NAMES {
+        let name = text(own, field);
+        if !name.is_empty() {
+            one_name(errors, field, name, path);
+        }
+    }
+    further_names(errors, own, path);
+}
+
+fn one_name(errors: &mut ErrorList, field: &str, name: &str, path: &Path) {
+    let path = path.child(field);
+    match field {
+        "plural" | "singular" => errors.invalid_each(&path, name, names::dns1035_label(name)),
+        _ => mixed_case(errors, name, &path),
+    }
+}
+
+fn same_kinds(errors: &mut ErrorList, own: &Value, path: &Path) {
     let (kind, list) = (text(own, "kind"), text(own, "listKind"));
     if !kind.is_empty() && kind == list {
         errors.invalid(&path.child("listKind"), list, "kind and listKind may not be the same");
     }
+}
+
+fn further_names(errors: &mut ErrorList, own: &Value, path: &Path) {
     for field in ["shortNames", "categories"] {
         for (index, name) in items(own, field).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();

@@ -24,6 +24,7 @@ pub fn create(_context: &Context<'_>, slice: &Value) -> ErrorList {
     ports(&mut errors, items(slice, "ports"), &Path::new("ports"));
     all(&mut errors, slice);
     address_type(&mut errors, slice);
+    addressed(&mut errors, slice);
     errors
 }
 
@@ -37,6 +38,9 @@ pub fn update(_context: &Context<'_>, new: &Value, old: &Value) -> ErrorList {
     }
     if new["addressType"] != old["addressType"] {
         errors.invalid(&Path::new("addressType"), Value::Null, IMMUTABLE);
+    }
+    if items(new, "endpoints") != items(old, "endpoints") {
+        addressed(&mut errors, new);
     }
     errors
 }
@@ -56,6 +60,16 @@ fn all(errors: &mut ErrorList, slice: &Value) {
     }
     for (index, item) in all.iter().enumerate() {
         endpoint(errors, item, ty, &path.index(index));
+    }
+}
+
+/// Endpoints have addresses: that is what upstream's declared rules say, and they come last.
+fn addressed(errors: &mut ErrorList, slice: &Value) {
+    let (all, path) = (items(slice, "endpoints"), Path::new("endpoints"));
+    for (index, endpoint) in all.iter().enumerate().filter(|_| all.len() <= ENDPOINTS) {
+        if items(endpoint, "addresses").is_empty() {
+            errors.required(&path.index(index).child("addresses"), "");
+        }
     }
 }
 
@@ -122,8 +136,8 @@ fn one_port(errors: &mut ErrorList, port: &Value, named: bool, path: &Path) {
         "" => errors.required(&path.child("protocol"), ""),
         protocol => one_of(errors, &path.child("protocol"), protocol, &["SCTP", "TCP", "UDP"]),
     }
-    let application = text(port, "appProtocol");
-    if !application.is_empty() {
+    if has(port, "appProtocol") {
+        let application = text(port, "appProtocol");
         errors.invalid_each(&path.child("appProtocol"), application, names::qualified(application));
     }
 }
@@ -137,9 +151,7 @@ pub fn warnings(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Ve
 fn endpoint(errors: &mut ErrorList, endpoint: &Value, ty: &str, path: &Path) {
     let addresses = items(endpoint, "addresses");
     let of_addresses = path.child("addresses");
-    if addresses.is_empty() {
-        errors.required(&of_addresses, "");
-    } else if addresses.len() > ADDRESSES {
+    if addresses.len() > ADDRESSES {
         errors.too_many(&of_addresses, addresses.len(), ADDRESSES);
     }
     if addresses.len() <= ADDRESSES {

@@ -6,7 +6,7 @@ use pintle_machinery::field_path::{ErrorList, Path};
 use pintle_machinery::names;
 use serde_json::Value;
 
-use crate::registry::value::{at, has, items, text};
+use crate::registry::value::{has, items, text};
 
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 /// Fields of a pod that have a name for selectors and the like.
@@ -99,7 +99,7 @@ fn source(errors: &mut ErrorList, variable: &Value, path: &Path, volumes: &HashS
         match *kind {
             "fieldRef" => field(errors, reference, &path, &IN_VARIABLES),
             "resourceFieldRef" => resource(errors, reference, &path),
-            "fileKeyRef" => file(errors, reference, &path, volumes),
+            "fileKeyRef" => file(errors, reference, &path),
             _ => {
                 let name = text(reference, "name");
                 errors.invalid_each(&path.child("name"), name, names::dns1123_subdomain(name));
@@ -120,6 +120,12 @@ fn source(errors: &mut ErrorList, variable: &Value, path: &Path, volumes: &HashS
         }
         1 => {}
         _ => errors.invalid(path, "", "may not have more than one field specified at a time"),
+    }
+    if has(source, "fileKeyRef") {
+        let volume = text(source, "fileKeyRef.volumeName");
+        if !volumes.contains(volume) {
+            errors.not_found(&path.child("fileKeyRef").child("volumeName"), volume);
+        }
     }
 }
 
@@ -179,7 +185,7 @@ pub fn resource(errors: &mut ErrorList, reference: &Value, path: &Path) {
     }
 }
 
-fn file(errors: &mut ErrorList, reference: &Value, path: &Path, volumes: &HashSet<&str>) {
+fn file(errors: &mut ErrorList, reference: &Value, path: &Path) {
     match text(reference, "key") {
         "" => errors.required(&path.child("key"), ""),
         key => errors.invalid_each(&path.child("key"), key, names::env_var(key)),
@@ -189,10 +195,11 @@ fn file(errors: &mut ErrorList, reference: &Value, path: &Path, volumes: &HashSe
         "" => errors.required(&path.child("volumeName"), ""),
         name => errors.invalid_each(&path.child("volumeName"), name, names::dns1123_label(name)),
     }
-    if text(reference, "path").is_empty() {
-        errors.required(&path.child("path"), "");
-    }
-    if !volumes.contains(volume) {
-        errors.not_found(&path.child("volumeName"), at(reference, "volumeName").as_str().unwrap_or_default());
+    match text(reference, "path") {
+        "" => errors.required(&path.child("path"), ""),
+        file if file.split('/').any(|part| part == "..") => {
+            errors.invalid(&path.child("path"), file, "must not contain '..'");
+        }
+        _ => {}
     }
 }

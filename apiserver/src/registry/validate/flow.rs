@@ -232,6 +232,15 @@ pub fn level(_context: &Context<'_>, level: &Value) -> ErrorList {
             forbid(&mut errors, "limited");
         }
     }
+    // Of what isn't for its type upstream's declared rules still say what is lacking.
+    if !matches!(ty, "Exempt" | "Limited") && has(spec, "limited") {
+        let (response, path) = (at(spec, "limited.limitResponse"), path.child("limited").child("limitResponse"));
+        match text(response, "type") {
+            "" => errors.required(&path.child("type"), ""),
+            "Queue" if at(response, "queuing").is_null() => errors.required(&path.child("queuing"), ""),
+            _ => {}
+        }
+    }
     conditions(&mut errors, level);
     errors
 }
@@ -258,15 +267,18 @@ fn limited(errors: &mut ErrorList, limited: &Value, path: &Path) {
     let path = path.child("limitResponse");
     let response = at(limited, "limitResponse");
     let queuing = at(response, "queuing");
-    if text(response, "type") != "Queue" && !queuing.is_null() {
+    let ty = text(response, "type");
+    if !matches!(ty, "" | "Queue" | "Reject") {
+        one_of(errors, &path.child("type"), ty, &["Queue", "Reject"]);
+    }
+    if ty != "Queue" && !queuing.is_null() {
         errors.forbidden(&path.child("queuing"), "");
     }
-    match text(response, "type") {
-        "Reject" => {}
+    match ty {
         "Queue" if queuing.is_null() => errors.required(&path.child("queuing"), ""),
         "Queue" => queues(errors, queuing, &path.child("queuing")),
         "" => errors.required(&path.child("type"), ""),
-        other => one_of(errors, &path.child("type"), other, &["Queue", "Reject"]),
+        _ => {}
     }
 }
 

@@ -76,12 +76,21 @@ fn not_negative(errors: &mut ErrorList, object: &Value, path: &Path, fields: &[&
     }
 }
 
+/// Upstream's declared rules count bytes where others count characters.
+fn in_bytes(faults: Vec<String>) -> Vec<String> {
+    let reworded = faults.into_iter().map(|fault| match fault.starts_with("must be no more than") {
+        true => fault.replace("characters", "bytes"),
+        false => fault,
+    });
+    reworded.collect()
+}
+
 /// A domain whose letters may be of either case, in the words for those.
 fn caseless_subdomain(name: &str) -> Vec<String> {
     const WORDS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an \
                          alphanumeric character (e.g. 'Example.com', regex used for validation is \
                          '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let faults = names::dns1123_subdomain(&name.to_lowercase());
+    let faults = in_bytes(names::dns1123_subdomain(&name.to_lowercase()));
     let reworded = faults.into_iter().map(|fault| match fault.starts_with("a lowercase RFC 1123 subdomain") {
         true => WORDS.to_owned(),
         false => fault,

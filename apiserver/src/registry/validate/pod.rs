@@ -231,10 +231,10 @@ fn resolver(errors: &mut ErrorList, spec: &Value, path: &Path) {
     let config = at(spec, "dnsConfig");
     let servers = items(config, "nameservers");
     match (text(spec, "dnsPolicy"), config.is_null(), servers.is_empty()) {
-        ("None", true, _) => errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None"),
+        ("None", true, _) => return errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None"),
         ("None", false, true) => {
             let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            errors.required(&path.child("nameservers"), detail);
+            return errors.required(&path.child("nameservers"), detail);
         }
         _ => {}
     }

@@ -93,13 +93,10 @@ pub fn mutating_update(context: &Context<'_>, new: &Value, _old: &Value) -> Erro
 }
 
 /// ValidatingAdmissionPolicyBinding.
-pub fn validating_binding(context: &Context<'_>, binding: &Value) -> ErrorList {
-    let mut errors = mutating_binding(context, binding);
+pub fn validating_binding(_context: &Context<'_>, binding: &Value) -> ErrorList {
+    let mut errors = bound(binding);
     let path = Path::new("spec").child("validationActions");
     let actions = items(binding, "spec.validationActions");
-    if actions.is_empty() {
-        errors.required(&path, "");
-    }
     for (index, action) in actions.iter().enumerate() {
         one_of(&mut errors, &path.index(index), action.as_str().unwrap_or_default(), &["Audit", "Deny", "Warn"]);
         if actions[..index].contains(action) {
@@ -112,6 +109,10 @@ pub fn validating_binding(context: &Context<'_>, binding: &Value) -> ErrorList {
                       response and headers serves no purpose)";
         errors.invalid(&path, actions.to_vec(), detail);
     }
+    policy_is_named(&mut errors, binding);
+    if actions.is_empty() {
+        errors.required(&path, "");
+    }
     errors
 }
 
@@ -122,12 +123,26 @@ pub fn validating_binding_update(context: &Context<'_>, new: &Value, _old: &Valu
 
 /// MutatingAdmissionPolicyBinding.
 pub fn mutating_binding(_context: &Context<'_>, binding: &Value) -> ErrorList {
+    let mut errors = bound(binding);
+    policy_is_named(&mut errors, binding);
+    errors
+}
+
+/// A policy must be told: that is what upstream's declared rules say, and they come last.
+fn policy_is_named(errors: &mut ErrorList, binding: &Value) {
+    if text(binding, "spec.policyName").is_empty() {
+        errors.required(&Path::new("spec").child("policyName"), "");
+    }
+}
+
+/// What a policy is bound to.
+fn bound(binding: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = at(binding, "spec");
-    match text(spec, "policyName") {
-        "" => errors.required(&path.child("policyName"), ""),
-        name => errors.invalid_each(&path.child("policyName"), name, names::dns1123_subdomain(name)),
+    let name = text(spec, "policyName");
+    if !name.is_empty() {
+        errors.invalid_each(&path.child("policyName"), name, names::dns1123_subdomain(name));
     }
     if has(spec, "paramRef") {
         parameter(&mut errors, at(spec, "paramRef"), &path.child("paramRef"));
@@ -292,18 +307,21 @@ fn mutation(errors: &mut ErrorList, mutation: &Value, variables: &[&str], path: 
 }
 
 fn parameter(errors: &mut ErrorList, parameter: &Value, path: &Path) {
+    const EITHER: &str = "name and selector are mutually exclusive";
     let name = text(parameter, "name");
     let selected = has(parameter, "selector");
     if !name.is_empty() {
         errors.invalid_each(&path.child("name"), name, names::path_segment(name));
         if selected {
-            for field in ["name", "selector"] {
-                errors.forbidden(&path.child(field), "name and selector are mutually exclusive");
-            }
+            errors.forbidden(&path.child("name"), EITHER);
         }
-    } else if selected {
+    }
+    if selected {
         label_selector(errors, &path.child("selector"), at(parameter, "selector"));
-    } else {
+        if !name.is_empty() {
+            errors.forbidden(&path.child("selector"), EITHER);
+        }
+    } else if name.is_empty() {
         errors.required(path, "one of name or selector must be specified");
     }
     let action = path.child("parameterNotFoundAction");
@@ -327,6 +345,10 @@ mod tests {
         };
         assert_eq!(faults(json!({"name": "a", "parameterNotFoundAction": "Deny"})), "");
         assert_eq!(faults(json!({"name": "a"})), "p.parameterNotFoundAction: Required value");
+        let both = json!({"name": "a", "selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}, "parameterNotFoundAction": "Deny"});
+        let fields = ["p.name: ", "p.selector.matchExpressions[0].values: ", "p.selector: "];
+        let told = faults(both);
+        assert!(fields.iter().all(|field| told.contains(field)), "{told}");
         assert_eq!(
             faults(json!({"parameterNotFoundAction": "Deny"})),
             "p: Required value: one of name or selector must be specified"

@@ -75,13 +75,13 @@ fn anchors_fault(pem: &str) -> Option<String> {
 pub fn migration(_context: &Context<'_>, migration: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec").child("resource");
-    let group = text(migration, "spec.resource.group");
-    if !group.is_empty() {
-        errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
-    }
     match text(migration, "spec.resource.resource") {
         "" => errors.required(&path.child("resource"), "resource is required to be set"),
         resource => errors.invalid_each(&path.child("resource"), resource, names::dns1035_label(resource)),
+    }
+    let group = text(migration, "spec.resource.group");
+    if !group.is_empty() {
+        errors.invalid_each(&path.child("group"), group, names::dns1123_subdomain(group));
     }
     errors
 }
@@ -104,7 +104,6 @@ pub fn migration_update(context: &Context<'_>, new: &Value, old: &Value) -> Erro
         return errors;
     }
     let path = Path::new("status");
-    super::conditions(&mut errors, at(new, "status"), &path);
     let version = text(new, "status.resourceVersion");
     if has(new, "status.resourceVersion") && (version.is_empty() || version.parse::<u64>().is_err()) {
         let detail = format!("resource version is not well formed: {version}");
@@ -114,6 +113,7 @@ pub fn migration_update(context: &Context<'_>, new: &Value, old: &Value) -> Erro
     if !before.is_null() {
         unchanged(&mut errors, &path.child("resourceVersion"), at(new, "status.resourceVersion"), before);
     }
+    super::conditions(&mut errors, at(new, "status"), &path);
     let is = |ty: &str| {
         let mut all = items(new, "status.conditions").iter();
         all.any(|condition| text(condition, "type") == ty && text(condition, "status") == "True")

@@ -1,5 +1,6 @@
 //! Warnings about what is accepted and should not be written any more.
 
+use pintle_api::quota::amounts::quantity;
 use pintle_machinery::codec::scalar::decode_base64;
 use pintle_machinery::field_path::Path;
 use serde_json::Value;
@@ -57,6 +58,24 @@ pub fn stateful_set(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -
     told
 }
 
+/// A new ResourceQuota: less is to be asked for than may be used at most.
+pub fn quota(_context: &Context<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let hard = at(new, "spec.hard");
+    let mut told = Vec::new();
+    if old.is_some() {
+        return told;
+    }
+    for resource in ["cpu", "memory", "ephemeral-storage"] {
+        let (asked, most) = (format!("requests.{resource}"), format!("limits.{resource}"));
+        let asked = if hard.get(&asked).is_some() { asked } else { resource.to_owned() };
+        let amounts = hard.get(&asked).and_then(quantity).zip(hard.get(&most).and_then(quantity));
+        if let Some((request, limit)) = amounts.filter(|(request, limit)| request > limit) {
+            told.push(format!("ResourceQuota {asked} ({request}) should be less than {most} ({limit})"));
+        }
+    }
+    told
+}
+
 /// PersistentVolume.
 pub fn volume(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
     let mut told = Vec::new();
@@ -99,4 +118,26 @@ pub fn claim(_context: &Context<'_>, new: &Value, _old: Option<&Value>) -> Vec<S
         annotation(new, "volume.beta.kubernetes.io/storage-class", advice).into_iter().collect();
     claim_sizes(&mut told, at(new, "spec"), &Path::new("spec"));
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quotas() {
+        for (hard, told) in [
+            (json!({"cpu": "10", "limits.cpu": "10"}), None),
+            (json!({"cpu": "1.5", "limits.cpu": "1400m"}), Some("cpu (1500m) should be less than limits.cpu (1400m)")),
+            (
+                json!({"requests.cpu": "11", "cpu": "12", "limits.cpu": "10"}),
+                Some("requests.cpu (11) should be less than limits.cpu (10)"),
+            ),
+            (json!({"cpu": "1.5", "requests.cpu": "1400m"}), None),
+        ] {
+            let told: Vec<String> = told.iter().map(|told| format!("ResourceQuota {told}")).collect();
+            assert_eq!(quota(&Context::ANY, &json!({"spec": {"hard": hard}}), None), told);
+        }
+    }
 }

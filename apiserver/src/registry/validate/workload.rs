@@ -71,6 +71,12 @@ fn template(errors: &mut ErrorList, object: &Value, matches: bool, kind: &str) {
 /// The template of a StatefulSet's pods with the volumes that its claims make.
 fn with_claims(set: &Value) -> Value {
     let mut template = at(set, "spec.template").clone();
+    // Names of machines are the set's own; what the template says is not looked at.
+    for field in ["hostname", "subdomain"] {
+        if let Some(spec) = template["spec"].as_object_mut() {
+            spec.remove(field);
+        }
+    }
     let mut names: Vec<&str> = Vec::new();
     for name in items(set, "spec.volumeClaimTemplates").iter().map(|claim| text(claim, "metadata.name")) {
         if !names.contains(&name) {

@@ -8,6 +8,14 @@ use super::{core, items, make, object, set, set_text, text};
 /// Where clients of long ago look for the generation of a DaemonSet's template. It counts from 1; 0 is not said.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
+/// What a StatefulSet's strategy has if nothing is said of it: must be known before its type is filled in.
+pub fn strategy(kind: &str, top: &mut Object) {
+    let Some(spec) = object(top, "spec").filter(|_| kind == "StatefulSet") else { return };
+    if let Some(strategy) = make(spec, "updateStrategy").filter(|strategy| text(strategy, "type").is_empty()) {
+        set(strategy, "rollingUpdate", json!({}));
+    }
+}
+
 /// By kind.
 pub fn apply(kind: &str, top: &mut Object) {
     if kind == "DaemonSet"
@@ -21,7 +29,6 @@ pub fn apply(kind: &str, top: &mut Object) {
         "Deployment" => rolling(spec, "strategy", &json!({"maxSurge": "25%", "maxUnavailable": "25%"})),
         "DaemonSet" => rolling(spec, "updateStrategy", &json!({"maxSurge": 0, "maxUnavailable": 1})),
         "StatefulSet" => {
-            rolling(spec, "updateStrategy", &json!({"maxUnavailable": 1, "partition": 0}));
             let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
             set(spec, "persistentVolumeClaimRetentionPolicy", retention);
             for claim in items(spec, "volumeClaimTemplates") {

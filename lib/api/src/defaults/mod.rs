@@ -18,6 +18,11 @@ use crate::schema;
 
 /// Sets all defaults of an object of that type, as upstream's API server does when it reads a request.
 pub fn apply(ty: &StructType, value: &mut Value) {
+    if let (Some(kind), Value::Object(object)) = (&ty.kind, &mut *value)
+        && kind.group == "apps"
+    {
+        apps::strategy(&kind.kind, object);
+    }
     constant::apply(schema(), ty, value);
     let (Some(kind), Value::Object(object)) = (&ty.kind, value) else { return };
     match (kind.group.as_str(), kind.kind.as_str()) {

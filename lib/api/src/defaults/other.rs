@@ -57,7 +57,20 @@ fn device_counts(spec: Option<&mut Object>) {
 }
 
 fn definition(top: &mut Object) {
-    let Some(names) = object(top, "spec").and_then(|spec| object(spec, "names")) else { return };
+    let Some(spec) = object(top, "spec") else { return };
+    let storage = items(spec, "versions").find(|version| version.get("storage") == Some(&true.into()));
+    let storage = storage.map(|version| text(version, "name").to_owned());
+    names(spec);
+    // What says of no version that objects are stored in it says so of the one in which they are.
+    if let Some((status, name)) = object(top, "status").zip(storage)
+        && super::is_empty(status, "storedVersions")
+    {
+        status.insert("storedVersions".to_owned(), json!([name]));
+    }
+}
+
+fn names(spec: &mut Object) {
+    let Some(names) = object(spec, "names") else { return };
     let kind = text(names, "kind").to_owned();
     if !kind.is_empty() {
         set_text(names, "singular", &kind.to_lowercase());

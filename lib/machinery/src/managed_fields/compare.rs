@@ -217,13 +217,17 @@ pub(super) fn prune(shape: Shape<'_>, value: &Value, gone: &FieldSet, others: &F
         let below = owned.map_or(&nothing, |node| &node.children);
         match (node.member, owned) {
             (true, None) => None,
-            // Of an item of a list it takes more than to own a part of it.
-            (true, Some(node)) if !node.member && !element.starts_with("f:") => None,
+            (true, Some(node)) if partly(element, node) => None,
             (true, Some(_)) if shape.divides(child) => Some(keep(shape, child, below, &node.children, parts.keys())),
             (true, Some(_)) => Some(child.clone()),
             (false, _) => Some(prune(shape, child, &node.children, below)).filter(|left| !emptied(child, left)),
         }
     })
+}
+
+/// Whether it is an item of a list, and owned in parts only: that does not keep it.
+fn partly(element: &str, node: &Node) -> bool {
+    !node.member && !element.starts_with("f:")
 }
 
 /// Keeps of a value what is owned by others, what was not the applier's, and the keys of a list's item.
@@ -234,6 +238,7 @@ fn keep(shape: Shape<'_>, value: &Value, owned: &FieldSet, gone: &FieldSet, keys
         let lost = gone.get(element);
         let below = &lost.unwrap_or(&nothing).children;
         match owned.get(element) {
+            Some(node) if partly(element, node) && lost.is_some_and(|lost| lost.member) => None,
             Some(node) if shape.divides(child) => Some(keep(shape, child, &node.children, below, parts.keys())),
             None if lost.is_some() && !keys.iter().any(|key| element[2..] == **key) => None,
             _ => Some(child.clone()),
