@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use parking_lot::Mutex;
-use pintle_machinery::status::{ApiError, Status};
+use pintle_machinery::codec::scalar;
+use pintle_machinery::status::{ApiError, Details, Status};
 
 use crate::access::UserInfo;
 use crate::codec::{self, BODY_LIMIT};
@@ -35,7 +36,15 @@ where
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), encodings, false).unwrap_or(Accepted::JSON);
     let head = parts.method == http::Method::HEAD;
     let observed = state.metrics.start(&info);
-    let mut response = match route(&state, parts, body, info, query).await {
+    let routed = match deadline(&info, &query) {
+        Ok(None) => route(&state, parts, body, info, query).await,
+        Ok(Some(limit)) => match tokio::time::timeout(limit, route(&state, parts, body, info, query)).await {
+            Ok(routed) => routed,
+            Err(_) => Err(ApiError::Timeout(OVERDUE.into())),
+        },
+        Err(error) => Err(error),
+    };
+    let mut response = match routed {
         Ok(response) => response,
         Err(error) => failure(&state, &error, accepted),
     };
@@ -48,6 +57,23 @@ where
         *response.body_mut() = body::empty();
     }
     response
+}
+
+/// What a client is told whose request took longer than it or the server allows.
+const OVERDUE: &str = "request did not complete within the allotted timeout";
+
+/// Requests that go on until somebody ends them.
+const LONG_RUNNING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// How long a read may take by the parameter `timeout`. A write is not given up halfway.
+fn deadline(info: &RequestInfo, query: &Query) -> Result<Option<std::time::Duration>, ApiError> {
+    let long = info.verb == "watch" || LONG_RUNNING.contains(&info.subresource.as_str());
+    let Some(text) = query.text("timeout").filter(|_| !long) else { return Ok(None) };
+    let nanoseconds = scalar::parse_duration(text)
+        .map_err(|error| ApiError::BadRequest(format!("invalid timeout specified in the request URL - {error}")))?;
+    let limit = u64::try_from(nanoseconds).ok().filter(|nanoseconds| *nanoseconds > 0);
+    let reads = matches!(info.verb.as_str(), "get" | "list");
+    Ok(limit.filter(|_| reads).map(std::time::Duration::from_nanos))
 }
 
 /// The answer to a request that hit a fault of ours.
@@ -128,7 +154,7 @@ where
     let encodings = Encodings::of(&state.config.features.gates);
     let offered = if info.verb == "watch" { encodings.streamed() } else { encodings };
     let accepted = negotiate::accept(&parts.headers, query.get("pretty"), offered, forms)
-        .ok_or_else(|| not_acceptable(&info, encodings))?;
+        .ok_or_else(|| not_acceptable(&parts.headers, &info, encodings))?;
     let reads = matches!(info.verb.as_str(), "get" | "list") && resource.cache.is_some();
     let packs = reads && info.subresource.is_empty() && compress::is_of_use(&parts);
     let call = Call {
@@ -146,7 +172,7 @@ where
         "get" | "list" | "watch" => bytes::Bytes::new(),
         _ => match tokio::time::timeout(BODY_TIMEOUT, body::read(body, BODY_LIMIT)).await {
             Ok(read) => read.map_err(read_error)?,
-            Err(_) => return Err(ApiError::Timeout("request did not complete within the allotted timeout".into())),
+            Err(_) => return Err(ApiError::Timeout(OVERDUE.into())),
         },
     };
     let answer = verb(call, &bytes).await?;
@@ -156,7 +182,12 @@ where
     }
 }
 
-fn not_acceptable(info: &RequestInfo, encodings: Encodings) -> ApiError {
+fn not_acceptable(headers: &http::HeaderMap, info: &RequestInfo, encodings: Encodings) -> ApiError {
+    // The encoding is there and the form is not.
+    if negotiate::clauses(headers).iter().any(|clause| encodings.named(clause.media_type).is_some()) {
+        let types = encodings.media_types().map(str::to_owned).collect();
+        return ApiError::Other(Box::new(ApiError::NotAcceptable(types).status()));
+    }
     // Collections can be watched.
     let streams = encodings.streams().filter(|_| matches!(info.verb.as_str(), "list" | "watch"));
     ApiError::NotAcceptable(encodings.media_types().chain(streams).map(str::to_owned).collect())
@@ -183,6 +214,10 @@ async fn verb(call: Call, body: &[u8]) -> Answer {
     let writes = matches!(call.info.verb.as_str(), "create" | "update" | "patch");
     if writes && let Err(error) = codec::FieldValidation::of(&call) {
         return Ok(with_warnings(&call.warnings, failure(&call.state, &error, call.accepted)));
+    }
+    if call.info.verb == "watch" && call.accepted.encoding == Encoding::Yaml {
+        let streams = Encodings::of(&call.state.config.features.gates).streams().map(str::to_owned).collect();
+        return Err(ApiError::Other(Box::new(ApiError::NotAcceptable(streams).status())));
     }
     if call.info.verb == "watch" && call.info.subresource.is_empty() && call.resource.cache.is_some() {
         let warnings = Mutex::new(std::mem::take(&mut *call.warnings.lock()));
@@ -221,6 +256,11 @@ async fn dispatch(call: &Call, body: &[u8]) -> Answer {
 }
 
 fn check_served(resource: &Resource, info: &RequestInfo) -> Result<(), ApiError> {
+    if info.verb == "watch" && info.subresource.is_empty() && resource.allows("list") && !resource.allows("watch") {
+        let message = format!("watch is not supported on resources of kind {:?}", resource.name);
+        let details = Details { kind: resource.name.clone(), ..Details::default() };
+        return Err(ApiError::Other(Box::new(Status::failure(405, "MethodNotAllowed", message).with_details(details))));
+    }
     if !info.subresource.is_empty() {
         let Some(subresource) = resource.subresource(&info.subresource) else {
             return Err(match resource.custom {
@@ -299,6 +339,9 @@ async fn other_path(state: &State, parts: &Parts, info: &RequestInfo, query: &Qu
         "/openid/v1/jwks" => {
             let keys = state.auth.issuer.jwks().to_string();
             Ok(present::bytes(StatusCode::OK, "application/jwk-set+json", keys))
+        }
+        "/version" | "/version/" if !negotiate::takes_json(&parts.headers) => {
+            Err(ApiError::NotAcceptable(vec![Encoding::Json.media_type().to_owned()]))
         }
         "/version" | "/version/" => Ok(discovery::json_answer(&discovery::version(), true)),
         "/" => {

@@ -237,3 +237,43 @@ async fn large_lists_say_the_same_in_every_form() {
     assert_eq!(rows["rows"][0], one["rows"][0], "a list shows what a single object shows");
     assert_eq!(rows["rows"][0]["cells"][1], 2, "keys of data count, whatever they are called");
 }
+
+#[tokio::test]
+async fn lists_and_watches_begin_where_they_are_told() {
+    let server = Server::with_namespace().await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let made = |name: &'static str| server.ok("POST", maps, json!({"metadata": {"name": name, "labels": {"l": "x"}}}));
+    let first = made("a").await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    made("b").await;
+    server.ok("PUT", &format!("{maps}/a"), json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+    server.ok("DELETE", &format!("{maps}/b"), serde_json::Value::Null).await;
+    let exact = server
+        .ok("GET", &format!("{maps}?resourceVersion={first}&resourceVersionMatch=Exact&limit=5"), json!(null))
+        .await;
+    let items = exact["items"].as_array().unwrap();
+    assert_eq!((items.len(), &items[0]["metadata"]["labels"]["l"]), (1, &json!("x")), "as it was then: {exact}");
+    assert_eq!(exact["metadata"]["resourceVersion"], json!(first));
+    made("c").await;
+    // The cache has seen all of it.
+    server.ok("GET", maps, json!(null)).await;
+    let any = server.ok("GET", &format!("{maps}?resourceVersion=0&limit=1"), json!(null)).await;
+    assert_eq!((any["items"].as_array().unwrap().len(), any["metadata"].get("continue")), (2, None));
+    let none = "watch=1&timeoutSeconds=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+    assert!(server.events(&format!("{maps}?{none}"), 1).await.is_empty());
+    for (path, accept, code, message) in [
+        ("configmaps?watch=1", "application/yaml", 406, "application/json;stream=watch, application/vnd.kubernetes"),
+        ("configmaps", "application/*", 406, "406: Not Acceptable"),
+        (
+            "configmaps",
+            "application/json;as=Nonsense;g=meta.k8s.io;v=v1",
+            406,
+            "only the following media types are accepted",
+        ),
+    ] {
+        let answer = server.send("GET", &format!("/api/v1/namespaces/n/{path}"), "", &[("accept", accept)]).await;
+        let text = String::from_utf8_lossy(&answer.bytes).into_owned();
+        assert!(answer.code == code && text.contains(message), "{path} {accept}: {} {text}", answer.code);
+    }
+    let watch = server.json("GET", "/api/v1/componentstatuses?watch=1", json!(null)).await;
+    assert_eq!(watch.message(), "watch is not supported on resources of kind \"componentstatuses\"");
+}

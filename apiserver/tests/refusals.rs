@@ -3,7 +3,7 @@
 mod common;
 
 use common::Server;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
@@ -159,4 +159,27 @@ async fn a_budget_stops_evictions() {
     assert_eq!(server.json("GET", &format!("{pods}/p"), json!(null)).await.code, 404);
     let spent = server.ok("GET", &format!("{budgets}/b"), json!(null)).await;
     assert!(spent["status"]["disruptedPods"]["p"].is_string());
+}
+
+#[tokio::test]
+async fn numbers_and_deadlines_that_are_none() {
+    let server = Server::with_namespace().await;
+    for (query, code, message) in [
+        ("pods?timeoutSeconds=x", 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        ("pods?watch=1&timeoutSeconds=x", 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        ("pods?timeout=x", 400, "invalid timeout specified in the request URL - time: invalid duration \"x\""),
+        (
+            "nonsense?timeout=5",
+            400,
+            "invalid timeout specified in the request URL - time: missing unit in duration \"5\"",
+        ),
+        ("pods?timeout=5s", 200, ""),
+        ("pods?timeout=-5s", 200, ""),
+        ("pods?timeout=", 200, ""),
+    ] {
+        let answer = server.json("GET", &format!("/api/v1/namespaces/n/{query}"), Value::Null).await;
+        assert_eq!((answer.code, answer.message().as_str()), (code, message), "{query}");
+    }
+    let watch = "/api/v1/namespaces/n/pods?watch=1&timeout=x&timeoutSeconds=1";
+    assert_eq!(server.json("GET", watch, Value::Null).await.code, 200, "a watch has no deadline");
 }

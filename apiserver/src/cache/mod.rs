@@ -119,6 +119,25 @@ impl Cache {
         Some(found.snapshot.clone())
     }
 
+    /// The state at an earlier revision, if all changes since are known: they are taken back one by one.
+    pub fn at(&self, revision: Revision) -> Option<Arc<Snapshot>> {
+        let (snapshot, since) = {
+            let published = self.published.read();
+            let since = published.ring.iter().rev().take_while(|event| event.revision > revision);
+            let since: Vec<Arc<Event>> = since.cloned().collect();
+            (revision >= published.forgotten).then(|| (published.snapshot.clone(), since))?
+        };
+        let mut snapshot = (*snapshot).clone();
+        for event in since {
+            match (&event.before, &event.now) {
+                (Some(before), _) => drop(snapshot.insert(before.clone())),
+                (None, Some(now)) => drop(snapshot.remove(&now.key)),
+                (None, None) => {}
+            }
+        }
+        Some(Arc::new(snapshot))
+    }
+
     /// Changes before this revision are not known.
     pub fn known_since(&self) -> Revision {
         self.published.read().forgotten

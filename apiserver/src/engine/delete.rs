@@ -75,6 +75,10 @@ impl DeleteOptions {
         options.propagation = wanted.or(options.propagation);
         options.uid = text(&value["preconditions"]["uid"]);
         options.resource_version = text(&value["preconditions"]["resourceVersion"]);
+        let other = value["dryRun"].as_array().is_some_and(|list| list.iter().any(|item| item != "All"));
+        if other {
+            return Err(call.unsupported_option("dryRun", value["dryRun"].clone(), &["All"]));
+        }
         options.dry_run |= value["dryRun"].as_array().is_some_and(|list| list.iter().any(|item| item == "All"));
         Ok(options)
     }

@@ -198,13 +198,15 @@ impl ListOptions {
             None => 0,
         };
         let selection = Selection::parse(query, resource)?;
-        let revision =
-            revision(query).map_err(|text| ApiError::BadRequest(format!("invalid resource version: {text}")))?;
         let page = query.text("continue").map(Token::decode).transpose()?;
-        if page.is_some() && revision.is_some_and(|revision| revision > 0) {
+        if page.is_some() && query.text("resourceVersion").is_some_and(|text| text != "0") {
             return Err(ApiError::BadRequest("specifying resource version is not allowed when using continue".into()));
         }
-        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+        let revision =
+            revision(query).map_err(|text| ApiError::BadRequest(format!("invalid resource version: {text}")))?;
+        // What may be of any version comes as a whole.
+        let whole = page.is_none() && revision == Some(0);
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0 && !whole);
         let at = match (revision, query.text("resourceVersionMatch")) {
             _ if page.as_ref().is_some_and(|page| page.rv < 0) => At::Latest,
             _ if let Some(page) = &page => At::Exact(page.rv),
@@ -225,6 +227,8 @@ pub struct WatchOptions {
     pub revision: Option<Revision>,
     /// The present objects first, then a bookmark that says so.
     pub initial_events: bool,
+    /// No present objects, even if no version is named.
+    pub changes_only: bool,
     /// Bookmarks now and then.
     pub bookmarks: bool,
     /// Filter.
@@ -241,13 +245,13 @@ impl WatchOptions {
         Ok(Self {
             revision,
             initial_events: query.flag("sendInitialEvents"),
+            changes_only: query.text("sendInitialEvents").is_some() && !query.flag("sendInitialEvents"),
             bookmarks: query.flag("allowWatchBookmarks"),
             selection: Selection::parse(query, resource)?,
         })
     }
 }
 
-/// `resourceVersionMatch` and `sendInitialEvents` are only allowed in some company.
 /// A number that is none is told before all else.
 fn check_seconds(query: &Query) -> Result<(), ApiError> {
     match query.text("timeoutSeconds").filter(|text| text.parse::<i64>().is_err()) {
@@ -256,6 +260,7 @@ fn check_seconds(query: &Query) -> Result<(), ApiError> {
     }
 }
 
+/// `resourceVersionMatch` and `sendInitialEvents` are only allowed in some company.
 fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
     let mut errors = ErrorList::new();
     let path = Path::new("resourceVersionMatch");
@@ -279,9 +284,6 @@ fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
         }
         return finish(errors);
     }
-    if initial.is_some() {
-        errors.forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
-    }
     if let Some(matching) = matching {
         if query.text("resourceVersion").is_none() {
             errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
@@ -291,11 +293,14 @@ fn check_match(query: &Query, watch: bool) -> Result<(), ApiError> {
         }
         match matching {
             "Exact" if query.text("resourceVersion") == Some("0") => {
-                errors.forbidden(&path, "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
+                errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
             }
             "Exact" | "NotOlderThan" => {}
             other => errors.not_supported(&path, other, &["Exact", "NotOlderThan", ""]),
         }
+    }
+    if initial.is_some() {
+        errors.forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
     }
     finish(errors)
 }

@@ -21,7 +21,8 @@ use crate::resource::Resource;
 
 /// One object by name.
 pub async fn get(call: &Call) -> Answer {
-    if let Some(revision) = super::list_options::revision(&call.query).map_err(ApiError::BadRequest)?
+    let fault = |text| ApiError::Other(Box::new(Status::failure(500, "", text)));
+    if let Some(revision) = super::list_options::revision(&call.query).map_err(fault)?
         && revision > 0
     {
         reach(call, revision).await?;
@@ -106,7 +107,12 @@ async fn state_at(call: &Call, cache: &Cache, options: &ListOptions) -> Result<(
             }
             reach(call, revision).await?;
             let (snapshot, newest) = cache.snapshot();
-            // Nothing changed since: the present state is the one that was asked for.
+            // Pages are of a state that was kept; what nothing followed is told as it is.
+            if options.page.is_none()
+                && let Some(snapshot) = cache.at(revision)
+            {
+                return Ok((snapshot, revision));
+            }
             if newest <= revision && revision >= cache.known_since() {
                 return Ok((snapshot, revision));
             }

@@ -28,7 +28,10 @@ impl Include {
             None | Some("Metadata") => Ok(Self::Metadata),
             Some("None") => Ok(Self::None),
             Some("Object") => Ok(Self::Object),
-            Some(other) => Err(ApiError::BadRequest(format!("unrecognized includeObject value: \"{other}\""))),
+            Some(other) => Err(ApiError::BadRequest(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+                 'Object', 'None', or empty"
+            ))),
         }
     }
 }

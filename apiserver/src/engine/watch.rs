@@ -41,7 +41,7 @@ pub async fn watch(call: Call) -> Answer {
     let content_type = call.accepted.content_type(true);
     let deadline = Instant::now() + timeout(&call);
     let next_bookmark = options.bookmarks.then(|| Instant::now() + BOOKMARK);
-    let from_start = options.initial_events || options.revision.unwrap_or(0) == 0;
+    let from_start = options.initial_events || (options.revision.unwrap_or(0) == 0 && !options.changes_only);
     let mut watcher = Watcher {
         prefix: call.resource.prefix(&call.info.namespace),
         deadline,
@@ -63,7 +63,8 @@ pub async fn watch(call: Call) -> Answer {
     if from_start {
         watcher.start_with_present_objects().await?;
     } else {
-        watcher.start_after(watcher.options.revision.unwrap_or(0));
+        let now = || watcher.call.caches().revision();
+        watcher.start_after(watcher.options.revision.filter(|revision| *revision > 0).unwrap_or_else(now));
     }
     let parts =
         futures::stream::unfold(

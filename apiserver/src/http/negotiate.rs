@@ -42,7 +42,7 @@ impl Encoding {
     /// The encoding that a media type, or a pattern of some, stands for.
     pub fn from_media_type(name: &str) -> Option<Self> {
         Some(match name {
-            "application/json" | "*/*" | "application/*" | "" => Self::Json,
+            "application/json" | "*/*" | "" => Self::Json,
             "application/yaml" => Self::Yaml,
             "application/vnd.kubernetes.protobuf" => Self::Protobuf,
             "application/cbor" => Self::Cbor,
@@ -213,6 +213,11 @@ pub fn accept(
     });
     let (encoding, form) = found?;
     Some(Accepted { encoding, form, pretty: encoding == Encoding::Json && pretty(headers, pretty_parameter) })
+}
+
+/// Whether the client takes JSON.
+pub fn takes_json(headers: &HeaderMap) -> bool {
+    clauses(headers).iter().any(|clause| Encoding::from_media_type(clause.media_type) == Some(Encoding::Json))
 }
 
 /// Indented JSON is for people: by parameter, or by the user agents that they use.

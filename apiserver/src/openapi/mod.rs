@@ -19,6 +19,7 @@ mod schemas;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
@@ -33,6 +34,7 @@ use crate::engine::present;
 use crate::http::body::{self, Body};
 use crate::http::compress::takes_gzip;
 use crate::http::negotiate::clauses;
+use crate::pipeline::fault;
 use crate::resource::Resource;
 
 /// How long a document under its hash may be kept by caches: a year.
@@ -82,7 +84,7 @@ impl OpenApi {
         let Some(page) = self.pages.get(key) else { return Some(nothing(StatusCode::NOT_FOUND)) };
         let mut response = page_answer(page, headers).await;
         if let Some(hash) = hash.filter(|hash| !hash.is_empty() && response.status() == StatusCode::OK) {
-            let current = made(page, Page::hash).await;
+            let Some(current) = made(page, Page::hash).await else { return Some(fault()) };
             if hash == current {
                 response = with(response, CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
                 let expires = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(KEPT);
@@ -103,20 +105,20 @@ impl OpenApi {
             let texts = Texts::unpack();
             let descriptions = texts.index();
             let entry = |(key, page): (&String, &Arc<Page>)| {
-                let hash = page.hash_with(&descriptions);
-                (key.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{key}?hash={hash}")}))
+                let hash = page.hash_with(&descriptions)?;
+                Ok((key.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{key}?hash={hash}")})))
             };
-            pages.iter().map(entry).collect::<Map<String, Value>>()
+            pages.iter().map(entry).collect::<io::Result<Map<String, Value>>>()
         });
-        let paths = made.await.unwrap_or_default();
+        let Ok(Ok(paths)) = made.await else { return fault() };
         present::bytes(StatusCode::OK, "text/plain; charset=utf-8", json!({"paths": paths}).to_string())
     }
 }
 
-/// What a page gives; making it for the first time takes a while.
-async fn made<T: Default + Send + 'static>(page: &Arc<Page>, make: fn(&Page) -> T) -> T {
+/// What a page gives, if nothing goes wrong; making it for the first time takes a while.
+async fn made<T: Send + 'static>(page: &Arc<Page>, make: fn(&Page) -> io::Result<T>) -> Option<T> {
     let page = page.clone();
-    tokio::task::spawn_blocking(move || make(&page)).await.unwrap_or_default()
+    tokio::task::spawn_blocking(move || make(&page)).await.ok()?.ok()
 }
 
 async fn page_answer(page: &Arc<Page>, headers: &HeaderMap) -> Response<Body> {
@@ -124,7 +126,8 @@ async fn page_answer(page: &Arc<Page>, headers: &HeaderMap) -> Response<Body> {
     let Some(form) = accepted.iter().find_map(|clause| page.form(clause.media_type)) else {
         return nothing(StatusCode::NOT_ACCEPTABLE);
     };
-    let etag = text(&format!("\"{}\"", made(page, Page::hash).await));
+    let Some(hash) = made(page, Page::hash).await else { return fault() };
+    let etag = text(&format!("\"{hash}\""));
     if let Some(known) = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok())
         && known.split(',').any(|one| one.trim() == etag || one.trim() == "*")
     {
@@ -134,6 +137,7 @@ async fn page_answer(page: &Arc<Page>, headers: &HeaderMap) -> Response<Body> {
         Form::Json => made(page, Page::json).await,
         Form::Protobuf => made(page, Page::protobuf).await,
     };
+    let Some(compressed) = compressed else { return fault() };
     let response = match takes_gzip(headers) {
         true => {
             let response = present::bytes(StatusCode::OK, page.media_type(form), compressed);

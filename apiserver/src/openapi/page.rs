@@ -8,6 +8,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use pintle_machinery::schema::Schema;
 
 use super::custom;
@@ -37,9 +38,34 @@ pub struct Page {
     notation: Notation,
     /// The resources by path: `apis/apps/v1`.
     parts: BTreeMap<String, Vec<Arc<Resource>>>,
-    hash: OnceLock<String>,
-    json: OnceLock<Bytes>,
-    protobuf: OnceLock<Bytes>,
+    hash: Kept<String>,
+    json: Kept<Bytes>,
+    protobuf: Kept<Bytes>,
+}
+
+/// What is made when first asked for, once. A failure is told, and the next who asks makes it anew.
+struct Kept<T> {
+    value: OnceLock<T>,
+    making: Mutex<()>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { value: OnceLock::new(), making: Mutex::new(()) }
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    fn get(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if let Some(value) = self.value.get() {
+            return Ok(value.clone());
+        }
+        let _turn = self.making.lock();
+        match self.value.get() {
+            Some(value) => Ok(value.clone()),
+            None => make().map(|value| self.value.get_or_init(|| value).clone()),
+        }
+    }
 }
 
 impl Page {
@@ -67,42 +93,45 @@ impl Page {
         }
     }
 
-    /// A hash of the document in JSON.
-    pub fn hash(&self) -> String {
-        self.hash.get().cloned().unwrap_or_else(|| self.hash_with(&Texts::unpack().index()))
+    /// A hash of the document in JSON, which comes to be with it.
+    pub fn hash(&self) -> io::Result<String> {
+        self.hash.get(|| {
+            let (json, hash) = self.made_json()?;
+            self.json.get(|| Ok(json))?;
+            Ok(hash)
+        })
     }
 
-    /// The same, with the descriptions at hand.
-    pub fn hash_with(&self, descriptions: &Descriptions<'_>) -> String {
-        let make = || self.write_json(descriptions, io::sink()).map(|(_, hash)| hash).unwrap_or_default();
-        self.hash.get_or_init(make).clone()
+    /// The hash alone, with the descriptions at hand.
+    pub fn hash_with(&self, descriptions: &Descriptions<'_>) -> io::Result<String> {
+        self.hash.get(|| self.write_json(descriptions, io::sink()).map(|(_, hash)| hash))
     }
 
     /// JSON, compressed.
-    pub fn json(&self) -> Bytes {
-        let make = || {
-            let encoder = GzEncoder::new(Vec::new(), Compression::default());
-            let (encoder, hash) = self.write_json(&Texts::unpack().index(), encoder)?;
-            self.hash.get_or_init(|| hash);
-            encoder.finish()
-        };
-        self.json.get_or_init(|| compact(make())).clone()
+    pub fn json(&self) -> io::Result<Bytes> {
+        self.hash()?;
+        self.json.get(|| self.made_json().map(|(json, _)| json))
+    }
+
+    fn made_json(&self) -> io::Result<(Bytes, String)> {
+        let encoder = GzEncoder::new(Vec::new(), Compression::default());
+        let (encoder, hash) = self.write_json(&Texts::unpack().index(), encoder)?;
+        Ok((compact(encoder.finish()?), hash))
     }
 
     /// Protobuf, compressed.
-    pub fn protobuf(&self) -> Bytes {
+    pub fn protobuf(&self) -> io::Result<Bytes> {
         let shape = match self.notation {
             Notation::V2 => &DOCUMENT_V2,
             Notation::V3 => &DOCUMENT_V3,
         };
-        let make = || {
+        self.protobuf.get(|| {
             let mut sink = Protobuf::new(shape);
             self.write(&Texts::unpack().index(), &mut sink)?;
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
             encoder.write_all(&sink.finish())?;
-            encoder.finish()
-        };
-        self.protobuf.get_or_init(|| compact(make())).clone()
+            encoder.finish().map(compact)
+        })
     }
 
     fn write_json<W: Write>(&self, descriptions: &Descriptions<'_>, out: W) -> io::Result<(W, String)> {
@@ -133,9 +162,9 @@ impl Page {
     }
 }
 
-/// Writing into memory doesn't fail; if it did, the document would be empty.
-fn compact(made: io::Result<Vec<u8>>) -> Bytes {
-    made.unwrap_or_default().into_boxed_slice().into()
+/// Without room to spare: it stays.
+fn compact(made: Vec<u8>) -> Bytes {
+    made.into_boxed_slice().into()
 }
 
 /// The bytes of a compressed form, in pieces.
@@ -170,5 +199,27 @@ impl<W: Write> Write for Hashed<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_made_once_and_failures_are_not_kept() {
+        let kept = Kept::<u32>::default();
+        assert!(kept.get(|| Err(io::Error::other("no"))).is_err());
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| kept.get(|| panic!("no"))));
+        assert!(panics.is_err());
+        let made = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| kept.get(|| Ok(made.fetch_add(1, Ordering::SeqCst) + 7)).unwrap());
+            }
+        });
+        assert_eq!((kept.get(|| Ok(0)).unwrap(), made.into_inner()), (7, 1));
     }
 }

@@ -23,7 +23,7 @@ fn resources() -> Vec<Arc<Resource>> {
 }
 
 fn json(page: &Page) -> Value {
-    let bytes: Vec<u8> = unpacked(page.json()).flatten().collect();
+    let bytes: Vec<u8> = unpacked(page.json().unwrap()).flatten().collect();
     serde_json::from_slice(&bytes).unwrap()
 }
 

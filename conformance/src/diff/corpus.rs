@@ -60,6 +60,11 @@ impl Sample {
         collection(self.resource, namespace)
     }
 
+    /// Path of the objects of all namespaces.
+    pub fn everywhere(&self) -> String {
+        self.collection("").replace("/namespaces//", "/")
+    }
+
     /// The object's name.
     pub fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
@@ -101,7 +106,7 @@ impl Corpus {
     /// Reads the folder.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let values = std::fs::read(folder.join("values.yaml")).context("reading the corpus")?;
-        let values: BTreeMap<String, String> = serde_yaml_ng::from_slice(&values).context("values.yaml")?;
+        let mut values: BTreeMap<String, String> = serde_yaml_ng::from_slice(&values).context("values.yaml")?;
         let mut samples = Vec::new();
         for (name, text) in files(&folder.join("objects"), "yaml")? {
             for document in serde_yaml_ng::Deserializer::from_str(&text) {
@@ -110,6 +115,7 @@ impl Corpus {
             }
         }
         let sessions = files(&folder.join("sessions"), "session")?;
+        values.insert("corpus".to_owned(), folder.display().to_string());
         let mut corpus = Self { samples, sessions, values };
         for sample in &mut corpus.samples {
             substitute(&mut sample.object, &corpus.values);

@@ -13,6 +13,9 @@ use tokio::io::AsyncWriteExt;
 use super::scrub;
 use super::wire::{Answer, Request, Server, Status};
 
+/// What `kubectl edit` starts: it changes a word.
+const EDITOR: &str = "sed -i -e s/before/after/g";
+
 /// Between the words of a command line in a request's path.
 const BETWEEN: char = '\u{1f}';
 
@@ -39,7 +42,7 @@ pub fn request(words: &[String], input: Vec<u8>) -> Request {
 pub async fn run(program: &Path, server: &Server, request: &Request, namespace: &str) -> anyhow::Result<Answer> {
     let mut command = tokio::process::Command::new(program);
     command.arg("--kubeconfig").arg(&server.kubeconfig).args(["-n", namespace]);
-    command.arg("--cache-dir").arg(server.kubeconfig.with_extension("cache"));
+    command.arg("--cache-dir").arg(server.kubeconfig.with_extension("cache")).env("KUBE_EDITOR", EDITOR);
     command.args(request.path.split(BETWEEN)).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("starting kubectl")?;

@@ -13,7 +13,7 @@
 //! == and by kubectl
 //! kubectl get pods -o wide
 //! ```
-//! A body is YAML that is sent as JSON, unless `-- raw` follows it. `-- each PATH` compares every entry below a path of
+//! `$corpus` is the folder of the corpus. A body is YAML that is sent as JSON, unless `-- raw` follows it. `-- each PATH` compares every entry below a path of
 //! the answer on its own. `-- quiet` sends the request without comparing.
 
 use anyhow::{Context, bail};

@@ -107,7 +107,13 @@ fn variables_of(sample: &Sample, namespace: &str) -> Variables {
     let values = [("ns".to_owned(), namespace.to_owned())];
     super::corpus::substitute(&mut object, &values.into());
     let resource = sample.resource;
+    // The older paths of watches have a word behind the version.
+    let (version, everywhere) = (format!("/{}/", resource.api_version()), sample.everywhere());
+    let watched = |collection: &str| collection.replacen(&version, &format!("{version}watch/"), 1);
     let list = [
+        ("everywhere", everywhere.clone()),
+        ("watched", watched(&sample.collection(namespace))),
+        ("watchedEverywhere", watched(&everywhere)),
         ("kind", resource.kind.to_owned()),
         ("plural", resource.plural.to_owned()),
         ("singular", resource.singular.to_owned()),
