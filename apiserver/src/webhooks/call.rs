@@ -57,6 +57,9 @@ impl Address {
             }
             Place::Url(url) => {
                 let uri: http::Uri = url.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+                if uri.scheme_str() != Some("https") {
+                    return Err("the URL is none of https".into());
+                }
                 let host = uri.host().ok_or("the URL has no host")?.trim_matches(['[', ']']).to_owned();
                 let path = format!("{}?timeout={seconds}s", uri.path());
                 let port = uri.port_u16().unwrap_or(443);
