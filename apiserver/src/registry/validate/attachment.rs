@@ -51,11 +51,17 @@ fn attacher(errors: &mut ErrorList, name: &str, unit: &str, faults: fn(&str) -> 
     if name.is_empty() {
         return errors.required(&path, "");
     }
+    let words = unit == "characters";
+    if words {
+        errors.invalid_each(&path, name, faults(name));
+    }
     if name.len() > NAME {
         let detail = format!("may not be more than {NAME} {unit}");
         errors.push(FieldError::new(Fault::TooLong, &path, Value::Null, detail));
     }
-    errors.invalid_each(&path, name, faults(name));
+    if !words {
+        errors.invalid_each(&path, name, faults(name));
+    }
 }
 
 fn source(errors: &mut ErrorList, source: &Value, path: &Path) {

@@ -24,6 +24,7 @@ enum Place {
 pub fn root(errors: &mut ErrorList, schema: &Value, path: &Path) {
     shape(errors, schema, path);
     structure(errors, schema, Place::Root, path);
+    lists(errors, schema, path);
     let metadata = at(schema, "properties.metadata");
     let told = entries(metadata, "properties").any(|(name, _)| !matches!(name.as_str(), "name" | "generateName"));
     if told {
@@ -71,6 +72,15 @@ fn shape(errors: &mut ErrorList, schema: &Value, path: &Path) {
             one_of(errors, &path.child(field), word, known);
         }
     }
+    list_keys(errors, schema, path);
+    for (schema, _, path) in below(schema, path) {
+        shape(errors, schema, &path);
+    }
+    rules(errors, schema, path);
+}
+
+/// What says of what kind of list it is, is a list.
+fn lists(errors: &mut ErrorList, schema: &Value, path: &Path) {
     if has(schema, "x-kubernetes-list-type") {
         let (detail, path) = ("must be array if x-kubernetes-list-type is specified", path.child("type"));
         match text(schema, "type") {
@@ -79,11 +89,9 @@ fn shape(errors: &mut ErrorList, schema: &Value, path: &Path) {
             ty => errors.invalid(&path, ty, detail),
         }
     }
-    list_keys(errors, schema, path);
     for (schema, _, path) in below(schema, path) {
-        shape(errors, schema, &path);
+        lists(errors, schema, &path);
     }
-    rules(errors, schema, path);
 }
 
 fn list_keys(errors: &mut ErrorList, schema: &Value, path: &Path) {

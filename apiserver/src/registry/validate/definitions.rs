@@ -254,7 +254,7 @@ fn subresources(errors: &mut ErrorList, subresources: &Value, path: &Path) {
 fn selectable(errors: &mut ErrorList, version: &Value, path: &Path) {
     const SCALARS: [&str; 3] = ["string", "boolean", "integer"];
     let list = items(version, "selectableFields");
-    if !list.is_empty() && !has(version, "schema.openAPIV3Schema") {
+    if !list.is_empty() && !has(version, "schema") {
         return errors.invalid(path, "", "may only be set when validations.schema is included");
     }
     for (index, field) in list.iter().enumerate() {

@@ -96,7 +96,6 @@ pub fn driver(errors: &mut ErrorList, name: &str, path: &Path) {
 /// A name that may have a domain before it.
 fn attribute_name(errors: &mut ErrorList, name: &str, path: &Path) {
     match name.split_once('/') {
-        None if name.is_empty() => errors.invalid(path, "", "the name must not be empty"),
         None => identifier(errors, name, path),
         Some((domain, own)) => {
             match domain {
