@@ -31,8 +31,8 @@ impl ApiServer {
     pub fn build(config: Config) -> anyhow::Result<Self> {
         let shutdown = CancellationToken::new();
         let state = Arc::new(State::new(config, shutdown.clone())?);
-        for caches in state.all_caches().cloned() {
-            let shutdown = shutdown.clone();
+        for caches in state.all_caches() {
+            let (caches, shutdown) = (caches.clone(), shutdown.clone());
             tokio::spawn(async move { caches.run(shutdown).await });
         }
         tokio::spawn(crate::bootstrap::run(state.clone()));

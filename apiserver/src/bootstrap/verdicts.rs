@@ -123,9 +123,8 @@ fn lacks(object: &Value, verdict: &Value) -> bool {
 
 /// The condition with its time: that of the last change of its status.
 fn timed(object: &Value, verdict: &Value) -> Value {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let before =
-        conditions.filter(|one| one["type"] == verdict["type"] && one["status"] == verdict["status"]).next_back();
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let before = conditions.rfind(|one| one["type"] == verdict["type"] && one["status"] == verdict["status"]);
     let now = || meta::timestamp(jiff::Timestamp::now()).into();
     let mut timed = verdict.clone();
     timed["lastTransitionTime"] = before.map_or_else(now, |before| before["lastTransitionTime"].clone());

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FeatureError, truth};
 
+/// A name, and which versions are of that stage.
+type Stage = (&'static str, fn(&str) -> bool);
+
 /// Names of stages, from the widest to the narrowest, which weighs most.
-const STAGES: [(&str, fn(&str) -> bool); 4] = [
+const STAGES: [Stage; 4] = [
     ("api/all", |_| true),
     ("api/ga", |version| !version.contains("alpha") && !version.contains("beta")),
     ("api/beta", |version| version.contains("beta")),

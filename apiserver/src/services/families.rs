@@ -13,7 +13,7 @@ const SINGLE: &str = "SingleStack";
 
 /// Fills in the families of a Service's addresses, their policy, and the list form of its address. What can't be had is told alone.
 pub fn settle(service: &mut Value, old: Option<&Value>, own: &str) -> ErrorList {
-    if text(service, "spec.clusterIP") != "" && items(service, "spec.clusterIPs").is_empty() {
+    if !text(service, "spec.clusterIP").is_empty() && items(service, "spec.clusterIPs").is_empty() {
         service["spec"]["clusterIPs"] = json!([service["spec"]["clusterIP"]]);
     }
     if text(service, "spec.type") == "ExternalName" {

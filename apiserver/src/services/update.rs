@@ -6,8 +6,11 @@ use super::plan::{has_addresses, is_balanced, is_exposed, needs_health_port, por
 use crate::registry::Context;
 use crate::registry::value::{at, get_mut, int, items, remove, restore, set, text};
 
-/// What a type may have no use for: whether a Service has, and the fields.
-const OF_TYPES: [(fn(&Value) -> bool, &[&[&str]]); 5] = [
+/// Whether a Service has use for these fields.
+type Use = (fn(&Value) -> bool, &'static [&'static [&'static str]]);
+
+/// What a type may have no use for.
+const OF_TYPES: [Use; 5] = [
     (has_addresses, &[&["clusterIP", "clusterIPs"], &["ipFamilies"], &["ipFamilyPolicy"]]),
     (needs_health_port, &[&["healthCheckNodePort"]]),
     (is_balanced, &[&["allocateLoadBalancerNodePorts"]]),
