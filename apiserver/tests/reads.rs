@@ -246,7 +246,7 @@ async fn lists_and_watches_begin_where_they_are_told() {
     let first = made("a").await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     made("b").await;
     server.ok("PUT", &format!("{maps}/a"), json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
-    server.ok("DELETE", &format!("{maps}/b"), serde_json::Value::Null).await;
+    server.ok("DELETE", &format!("{maps}/b"), Value::Null).await;
     let exact = server
         .ok("GET", &format!("{maps}?resourceVersion={first}&resourceVersionMatch=Exact&limit=5"), json!(null))
         .await;

@@ -28,14 +28,16 @@ async fn judge(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
     let mut response = json!({"uid": asked["uid"], "allowed": true});
     match path.as_str() {
         "/label" => {
-            let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"by": asked["userInfo"]["username"]}}]);
+            let patch =
+                json!([{"op": "add", "path": "/metadata/labels", "value": {"by": asked["userInfo"]["username"]}}]);
             response["patchType"] = json!("JSONPatch");
             response["patch"] = json!(STANDARD.encode(patch.to_string()));
             response["warnings"] = json!(["labelled"]);
         }
         "/deny" if asked["name"] == "bad" => {
             response["allowed"] = json!(false);
-            response["status"] = json!({"message": format!("{} of bad", asked["operation"].as_str().unwrap_or_default()), "code": 403});
+            response["status"] =
+                json!({"message": format!("{} of bad", asked["operation"].as_str().unwrap_or_default()), "code": 403});
         }
         "/slow" => std::future::pending().await,
         _ => {}
@@ -127,7 +129,12 @@ async fn hooks_that_fail() {
 
     // Without its authority the server is a stranger; who may fail, lets the request pass.
     let nobody = json!({"url": format!("{}/label", lab.url)});
-    lab.configure("mutatingwebhookconfigurations", "/label", json!({"clientConfig": nobody, "failurePolicy": "Ignore"})).await;
+    lab.configure(
+        "mutatingwebhookconfigurations",
+        "/label",
+        json!({"clientConfig": nobody, "failurePolicy": "Ignore"}),
+    )
+    .await;
     let made = lab.server.ok("POST", CONFIG_MAPS, json!({"metadata": {"name": "b"}})).await;
     assert!(made["metadata"]["labels"].is_null());
     lab.shutdown.cancel();
