@@ -71,7 +71,8 @@ impl Lab {
             "clientConfig": {"url": format!("{}{path}", self.url), "caBundle": self.ca},
             "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
         });
-        hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (Some(hook_fields), Some(more)) = (hook.as_object_mut(), more.as_object()) else { panic!("objects") };
+        hook_fields.extend(more.clone());
         let configuration = json!({"metadata": {"name": path.trim_start_matches('/')}, "webhooks": [hook]});
         self.server.ok("POST", &format!("{HOOKS}/{resource}"), configuration).await;
         // Configurations are read from the cache.

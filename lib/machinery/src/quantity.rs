@@ -169,10 +169,17 @@ fn magnitude(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
         2 => (9 - fraction.len() as i64, 1i128 << exponent),
         _ => (9 - fraction.len() as i64 + i64::from(exponent), 1),
     };
-    // Twenty-seven digits are as much as fits; what follows only counts for rounding.
-    let (digits, decimal_shift, rest) = match digits.len() {
-        0..=27 => (digits, decimal_shift, false),
-        length => (&digits[..27], decimal_shift + (length as i64 - 27), digits[27..].bytes().any(|c| c != b'0')),
+    // So many digits fit, times the factor; what follows only counts for rounding.
+    let most = match (base, exponent) {
+        (2, 40) => 26,
+        (2, 50) => 23,
+        (2, 60..) => 20,
+        (2, _) => 27,
+        _ => 36,
+    };
+    let (digits, decimal_shift, rest) = match digits.len().checked_sub(most).filter(|more| *more > 0) {
+        None => (digits, decimal_shift, false),
+        Some(more) => (&digits[..most], decimal_shift + more as i64, digits[most..].bytes().any(|c| c != b'0')),
     };
     let Ok(value) = digits.parse::<i128>() else { return LIMIT };
     let value = value.saturating_mul(factor);
@@ -352,5 +359,14 @@ mod tests {
         assert_eq!(parse("1Ki"), parse("1024"));
         assert_eq!(parse("1500m").value(), 2);
         assert_eq!(parse("1.5").milli_value(), 1500);
+    }
+
+    #[test]
+    fn many_digits_of_large_units_are_not_cut() {
+        let long: Quantity = "1111111115.08111111011111111111114Pi".parse().unwrap();
+        let short: Quantity = "1111111115.08111111011Pi".parse().unwrap();
+        assert!((long.as_f64() / short.as_f64() - 1.0).abs() < 1e-15, "{long:?} {short:?}");
+        let canonical = canonical("1111111115.08111111011111111111114Pi").unwrap();
+        assert_eq!(super::canonical(&canonical).as_ref(), Ok(&canonical));
     }
 }
