@@ -1,5 +1,7 @@
 //! What upstream v1.37 says of bodies in CBOR, by built-in kinds.
 
+#![allow(clippy::unwrap_used)]
+
 use pintle_api::schema;
 use pintle_machinery::codec::cbor;
 use serde_json::{Value, json};
