@@ -17,7 +17,7 @@ fn bytes(value: &Value) -> Vec<u8> {
             Some(digits) => digits
                 .as_bytes()
                 .chunks(2)
-                .map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap())
+                .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("text"), 16).expect("a number"))
                 .collect(),
             None => [head(2, text.len()), text.as_bytes().to_vec()].concat(),
         },
@@ -32,10 +32,10 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 fn read(kind: &str, rest: Value) -> Result<(Value, Vec<String>), String> {
     let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}});
-    rest.as_object().unwrap().iter().for_each(|(key, value)| object[key] = value.clone());
+    rest.as_object().expect("an object").iter().for_each(|(key, value)| object[key] = value.clone());
     let bytes = [vec![0xd9, 0xd9, 0xf7], bytes(&object)].concat();
     cbor::type_meta(&bytes).map_err(|error| error.to_string())?;
-    let ty = schema().kind("", "v1", kind).unwrap();
+    let ty = schema().kind("", "v1", kind).expect("a kind");
     let decoded = cbor::decode(schema(), ty, &bytes).map_err(|error| error.to_string())?;
     Ok((decoded.value, decoded.strict_errors))
 }
