@@ -123,12 +123,13 @@ pub fn validating_binding_update(context: &Context<'_>, new: &Value, _old: &Valu
 
 /// MutatingAdmissionPolicyBinding.
 pub fn mutating_binding(_context: &Context<'_>, binding: &Value) -> ErrorList {
-    let mut errors = bound(binding);
+    let mut errors = ErrorList::new();
     policy_is_named(&mut errors, binding);
+    errors.extend(bound(binding));
     errors
 }
 
-/// A policy must be told: that is what upstream's declared rules say, and they come last.
+/// A policy must be told.
 fn policy_is_named(errors: &mut ErrorList, binding: &Value) {
     if text(binding, "spec.policyName").is_empty() {
         errors.required(&Path::new("spec").child("policyName"), "");
