@@ -62,9 +62,9 @@ fn definition(top: &mut Object) {
     let storage = storage.map(|version| text(version, "name").to_owned());
     names(spec);
     // What says of no version that objects are stored in it says so of the one in which they are.
-    if let Some((status, name)) = object(top, "status").zip(storage)
-        && super::is_empty(status, "storedVersions")
-    {
+    let Some(name) = storage else { return };
+    let status = top.entry("status").or_insert_with(|| json!({}));
+    if let Some(status) = status.as_object_mut().filter(|status| super::is_empty(status, "storedVersions")) {
         status.insert("storedVersions".to_owned(), json!([name]));
     }
 }
