@@ -131,12 +131,16 @@ pub enum Deleted {
     Going(Value),
 }
 
-/// DELETE of an object.
-pub async fn delete(call: &Call, body: &[u8]) -> Answer {
-    let options = DeleteOptions::parse(call, body)?;
+fn warn(call: &Call, options: &DeleteOptions) {
     if call.resource.group == "batch" && call.resource.name == "jobs" && options.propagation.is_none() {
         call.warn(JOB_WARNING);
     }
+}
+
+/// DELETE of an object.
+pub async fn delete(call: &Call, body: &[u8]) -> Answer {
+    let options = DeleteOptions::parse(call, body)?;
+    warn(call, &options);
     let deleted = delete_object(call, &options).await?;
     match deleted {
         Deleted::Gone(value) if !call.resource.returns_deleted => {
@@ -385,6 +389,7 @@ fn plan_namespace(object: &Value, propagation: Option<Propagation>, now: jiff::T
 /// DELETE of the collection: all that the selectors choose.
 pub async fn delete_collection(call: &Call, body: &[u8]) -> Answer {
     let options = DeleteOptions::parse(call, body)?;
+    warn(call, &options);
     let list = ListOptions::parse(&call.query, &call.resource)?;
     let page = read::page(call, &list).await?;
     let mut items = Vec::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use pintle_machinery::selector::field;
 use pintle_machinery::status::{ApiError, Status};
 use pintle_store::Revision;
 use serde_json::{Value, json};
@@ -35,7 +36,12 @@ const PART: usize = 64 * 1024;
 
 /// The watch verb.
 pub async fn watch(call: Call) -> Answer {
-    let options = WatchOptions::parse(&call.query, &call.resource)?;
+    let mut options = WatchOptions::parse(&call.query, &call.resource)?;
+    if options.selection.fields.is_everything() && !call.info.name.is_empty() {
+        // `/watch/…/NAME`, the older way to watch one object.
+        let one = field::Selector::parse(&format!("metadata.name={}", call.info.name));
+        options.selection.fields = one.map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    }
     let include = Include::parse(&call.query)?;
     let cache = read::cache(&call)?.clone();
     let content_type = call.accepted.content_type(true);
