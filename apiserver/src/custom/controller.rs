@@ -134,12 +134,12 @@ async fn finalize(state: &Arc<State>, definition: &Value) -> Result<bool, ApiErr
     let plural = definition["status"]["acceptedNames"]["plural"].as_str().unwrap_or_default();
     let resource = state.any_version(group, plural).filter(|_| is(definition, "Established", "True"));
     if let Some(resource) = &resource
-        && !empty(state, definition, resource).await?
+        && !empty(state, definition).await?
     {
         let verdict = (true, "InstanceDeletionInProgress", "CustomResource deletion is in progress");
         terminating(state, definition, verdict).await?;
         delete_objects(state, resource).await?;
-        if !empty(state, definition, resource).await? {
+        if !empty(state, definition).await? {
             return Ok(false);
         }
     }
@@ -171,7 +171,7 @@ async fn terminating(state: &Arc<State>, definition: &Value, verdict: (bool, &st
 }
 
 /// Nothing is stored of a definition's objects.
-async fn empty(state: &Arc<State>, definition: &Value, _: &Resource) -> Result<bool, ApiError> {
+async fn empty(state: &Arc<State>, definition: &Value) -> Result<bool, ApiError> {
     let options = pintle_store::ListOptions {
         limit: Some(1),
         ..pintle_store::ListOptions::prefix(definition::prefix(definition))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
 use http_body_util::Full;
-use pintle_serving::dial::{Dialer, Target};
+use pintle_serving::dial::Target;
 
 use super::config::{Client, Hook, Place};
 use super::review::{Request, Verdict};
@@ -13,8 +13,6 @@ use crate::http::body;
 use crate::state::State;
 use crate::subresource::proxy::service_endpoint;
 
-/// The authorities that this machine trusts: who names none means those.
-const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Most bytes of an answer.
 const ANSWER_LIMIT: usize = 3 * 1024 * 1024;
 
@@ -83,8 +81,6 @@ async fn post(state: &Arc<State>, client: &Client, address: &Address, review: &s
         Place::Url(_) => (address.host.clone(), address.port),
     };
     let target = Target { host, port, tls: true };
-    let system = client.ca.is_empty().then(|| std::fs::read(SYSTEM_CA).unwrap_or_default());
-    let ca = system.as_deref().unwrap_or(&client.ca);
     let mut request = http::Request::new(Full::new(Bytes::from(review.to_owned())));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = address.path.parse()?;
@@ -92,8 +88,7 @@ async fn post(state: &Arc<State>, client: &Client, address: &Address, review: &s
     headers.insert(HOST, HeaderValue::from_str(&format!("{}:{}", address.host, address.port))?);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
-    let dialer = Dialer::new(None, Some(ca))?.named(&address.host);
-    let response = dialer.send(&target, request).await?;
+    let response = client.dialer(&address.host)?.send(&target, request).await?;
     let code = response.status().as_u16();
     let bytes = body::read(response.into_body(), ANSWER_LIMIT).await;
     Ok((code, bytes.map_err(|_| anyhow::anyhow!("the answer could not be read"))?))

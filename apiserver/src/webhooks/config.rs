@@ -1,12 +1,13 @@
 //! The configurations, read once for each of their versions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use pintle_machinery::selector::label;
+use pintle_serving::dial::Dialer;
 use serde_json::Value;
 
 use super::rules::Rule;
@@ -50,12 +51,29 @@ pub struct Hook {
 }
 
 /// Where a webhook is.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Client {
     /// A URL, or a service.
     pub place: Place,
     /// Authorities (PEM) that its certificate is checked against; none: those of the machine.
     pub ca: Vec<u8>,
+    /// Made of the authorities when it is first asked.
+    dialer: OnceLock<Dialer>,
+}
+
+/// The authorities that this machine trusts: who names none means those.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+impl Client {
+    /// What connects to it; its certificate has to be for `host`.
+    pub fn dialer(&self, host: &str) -> anyhow::Result<&Dialer> {
+        if let Some(dialer) = self.dialer.get() {
+            return Ok(dialer);
+        }
+        let system = self.ca.is_empty().then(|| std::fs::read(SYSTEM_CA).unwrap_or_default());
+        let dialer = Dialer::new(None, Some(system.as_deref().unwrap_or(&self.ca)))?.named(host);
+        Ok(self.dialer.get_or_init(|| dialer))
+    }
 }
 
 /// A URL, or a service.
@@ -148,7 +166,7 @@ fn client(config: &Value) -> Option<Client> {
         },
     };
     let ca = config["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();
-    Some(Client { place, ca })
+    Some(Client { place, ca, dialer: OnceLock::new() })
 }
 
 #[cfg(test)]

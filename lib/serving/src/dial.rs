@@ -24,7 +24,7 @@ use crate::tls::certificates;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Connects to servers, as one client identity.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Dialer {
     tls: Arc<ClientConfig>,
     /// Name that certificates have to be for, where it isn't the host's.
