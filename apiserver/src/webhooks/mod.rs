@@ -39,29 +39,28 @@ pub async fn mutate(call: &Call, operation: Operation, new: &mut Value, old: Opt
     }
     let mut object = served(call, new);
     let before = old.map(|old| shown(&served(call, old)));
-    let mut changed = false;
     let mut asked = vec![false; hooks.len()];
-    // Whoever wants to be asked again after others changed something is asked once more.
+    // The hook that changed something last: who was asked before it may want to be asked once more.
+    let mut last = None;
     for again in [false, true] {
-        let mut changed_now = false;
         for (at, hook) in hooks.iter().enumerate() {
-            if again && !(asked[at] && hook.reinvoke && changed) {
+            if again && !(asked[at] && hook.reinvoke && last > Some(at)) {
                 continue;
             }
             let now = shown(&object);
             let subject = Subject::of(call, operation, Some(&now), before.as_ref())?;
             let Some(patch) = ask(call, hook, &subject).await? else { continue };
             asked[at] = true;
-            if let Some(patch) = patch {
-                let next = patched(call, &now, &patch)?;
-                changed_now |= next != object;
+            let Some(patch) = patch else { continue };
+            let next = patched(call, &now, &patch)?;
+            if next != object {
                 object = next;
+                last = Some(at);
             }
         }
-        changed |= changed_now;
-        if !changed {
-            return Ok(());
-        }
+    }
+    if last.is_none() {
+        return Ok(());
     }
     codec::to_stored(call, &mut object);
     *new = object;
